@@ -7,6 +7,8 @@ refuses.
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +16,17 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-__all__ = ["BACKENDS", "BackendChoice", "Refusal", "Wanted", "choices_of", "choose", "wanted", "wanting"]
+__all__ = [
+    "BACKENDS",
+    "BackendChoice",
+    "OnFirstUse",
+    "Refusal",
+    "Wanted",
+    "choices_of",
+    "choose",
+    "wanted",
+    "wanting",
+]
 
 Wanted = Literal["auto", "torch", "numba", "triton"]
 BACKENDS: tuple[Wanted, ...] = ("auto", "torch", "numba", "triton")
@@ -28,6 +40,16 @@ computes as fast.
 
 _WANTED: ContextVar[Wanted] = ContextVar("topk_losses.backend", default="auto")
 _CHOICES: ContextVar[list[BackendChoice] | None] = ContextVar("topk_losses.choices", default=None)
+
+
+class OnFirstUse:
+    """A module of kernels, imported when one of its attributes is first asked for, because it imports a compiler."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.modules.get(self._module) or importlib.import_module(self._module), name)
 
 
 class BackendChoice(NamedTuple):

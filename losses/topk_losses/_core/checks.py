@@ -30,6 +30,7 @@ __all__ = [
     "check_soft",
     "check_soft_topk",
     "check_target",
+    "check_topk",
     "has_values",
     "values_are_readable",
 ]
@@ -101,6 +102,13 @@ def check_k(k: int, upper: int | None = None, rule: str = "the number of classes
     if k < 1 or (upper is not None and k > upper):
         span = "at least 1" if upper is None else f"in [1, {upper}], where {upper} is {rule}"
         raise ValueError(f"k must be {span}, got {k}")
+
+
+def check_topk(scores: Tensor, k: int, margin: float | Tensor = 0.0) -> None:
+    """Check the scores, K and margin of a top-K loss."""
+    check_scores(scores)
+    check_k(k, scores.shape[1] - 1)
+    check_margin(margin, scores.shape[1])
 
 
 def check_samples(samples: int | None) -> None:

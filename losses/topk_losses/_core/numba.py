@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-__all__ = ["array", "compiled", "doubles", "in_parts", "is_there", "refusal", "rows_per_thread"]
+__all__ = ["array", "compiled", "doubles", "in_parts", "is_there", "over_rows", "refusal"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -100,11 +100,6 @@ def _double(value: float) -> Any:
     return torch.tensor([value], dtype=torch.float64, device="cpu").numpy()
 
 
-def rows_per_thread(classes: int) -> int:
-    """The fewest rows for which a further thread pays."""
-    return max(1, SCORES_PER_THREAD // classes)
-
-
 def in_parts(kernel: Callable[[int, int], None], rows: int, at_least: int) -> None:
     """Run a kernel on parts ``[first, last)`` of the rows, in up to torch's number of threads.
 
@@ -121,6 +116,11 @@ def in_parts(kernel: Callable[[int, int], None], rows: int, at_least: int) -> No
     finally:
         for other in others:
             other.result()
+
+
+def over_rows(kernel: Callable[[int, int], None], scores: Tensor) -> None:
+    """Run a kernel on parts ``[first, last)`` of the rows of scores ``(N, L)``, in as many threads as pay."""
+    in_parts(kernel, scores.shape[0], max(1, SCORES_PER_THREAD // scores.shape[1]))
 
 
 @functools.cache

@@ -31,16 +31,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from topk_losses._core import numba
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._noised.drawn import DrawnHinge, KeptDraws
 
 __all__ = ["NumbaNoisedHinge", "draw", "refusal"]
 
+KERNELS = OnFirstUse("topk_losses._noised.cpu_kernels")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)  # half precision becomes float32 first
 MOST_K = 64  # finding the k largest takes k steps per value
 LEAST_EPSILON = 1e-300  # the reciprocal is still finite
@@ -67,7 +68,7 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
     Each seed is used for an equal share of the rows, and gives the draws that it would give for its share alone. The
     noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k classes; the classes of both are -1.
     """
-    kernels, epsilon = _kernels(), float(epsilon)  # an int would compile a second version
+    epsilon = float(epsilon)  # an int would compile a second version
     rows, size = scores.shape
     classes = scores.new_empty(rows, samples, dtype=torch.int64)
     noise = scores.new_empty(rows)
@@ -82,8 +83,8 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
             i, part = divmod(job, parts)
             own = slice(i * share + share * part // parts, i * share + share * (part + 1) // parts)
             inputs, *results = (array[own] for array in arrays)
-            buffers, generator = kernels.buffers_for(inputs, k, samples), kernels.generator(seeds[i], part)
-            kernels.draw_rows(inputs, epsilon, wanted, kernels.tables(), generator, buffers, *results)
+            buffers, generator = KERNELS.buffers_for(inputs, k, samples), KERNELS.generator(seeds[i], part)
+            KERNELS.draw_rows(inputs, epsilon, wanted, KERNELS.tables(), generator, buffers, *results)
 
     numba.in_parts(run, len(seeds) * parts, at_least=1)
     return classes, noise
@@ -109,7 +110,7 @@ class NumbaNoisedHinge(DrawnHinge):
         losses, active = torch.empty_like(noise), torch.empty_like(noise)
         inputs = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), margins.to(scores.dtype))]
         results = [tensor.numpy() for tensor in (classes, noise, losses, active)]
-        _hinge_kernels().hinges(*inputs, self.ignore_index, *results)
+        KERNELS.hinges(*inputs, self.ignore_index, *results)
         return losses, KeptDraws(active, classes)
 
     def backward(
@@ -118,17 +119,5 @@ class NumbaNoisedHinge(DrawnHinge):
         """The gradient with respect to the scores and the margins."""
         out = torch.zeros_like(scores, memory_format=torch.contiguous_format)
         tensors = (labels.reshape(-1), kept.places, kept.active, gradient)
-        _hinge_kernels().hinge_gradients(*(numba.array(tensor) for tensor in tensors), out.numpy())
+        KERNELS.hinge_gradients(*(numba.array(tensor) for tensor in tensors), out.numpy())
         return out, gradient * kept.active, None
-
-
-def _kernels() -> Any:
-    from topk_losses._noised import cpu_kernels  # noqa: PLC0415  # imports Numba
-
-    return cpu_kernels
-
-
-def _hinge_kernels() -> Any:
-    from topk_losses._noised import cpu_hinge_kernels  # noqa: PLC0415  # imports Numba
-
-    return cpu_hinge_kernels

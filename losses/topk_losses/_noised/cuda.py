@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from topk_losses._core import triton
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._noised.drawn import DrawnHinge, KeptDraws
 
 __all__ = ["MOST_DRAWS", "MOST_K", "TritonNoisedHinge", "refusal"]
 
+KERNELS = OnFirstUse("topk_losses._noised.cuda_kernels")
 MOST_K = 31  # the k largest of a draw stay in registers
 MOST_DRAWS = 128  # the draws of a row stay in registers
 CHUNK = 128  # classes that a warp draws noise for at once
@@ -81,7 +83,7 @@ class TritonNoisedHinge(DrawnHinge):
         losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
         drawn = self._draw(scores, seeds)
         triton.launch(
-            _kernels().noised_losses,
+            KERNELS.noised_losses,
             scores,
             scores,
             labels,
@@ -111,7 +113,7 @@ class TritonNoisedHinge(DrawnHinge):
         numbers = torch.empty(rows, dtype=torch.int32, device=scores.device)
         centres = torch.empty(rows, dtype=torch.float32, device=scores.device)
         triton.launch(
-            _kernels().noised_candidates,
+            KERNELS.noised_candidates,
             scores,
             scores,
             kept,
@@ -134,7 +136,7 @@ class TritonNoisedHinge(DrawnHinge):
         largest = torch.empty(rows, self.samples, dtype=torch.float32, device=scores.device)
         places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
         triton.launch(
-            _kernels().noised_draws,
+            KERNELS.noised_draws,
             scores,
             scores,
             kept,
@@ -163,7 +165,7 @@ class TritonNoisedHinge(DrawnHinge):
         classes = scores.shape[1]
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         triton.launch(
-            _kernels().noised_backward,
+            KERNELS.noised_backward,
             out,
             labels.contiguous(),
             gradient,
@@ -195,9 +197,3 @@ class TritonNoisedHinge(DrawnHinge):
     def _lanes(self) -> int:
         """The smallest power of two that is at least B and at least 4, the number of Gaussians made together."""
         return max(4, 1 << (self.samples - 1).bit_length())
-
-
-def _kernels() -> Any:
-    from topk_losses._noised import cuda_kernels  # noqa: PLC0415  # imports Triton
-
-    return cuda_kernels

@@ -6,16 +6,17 @@ multiples. The compiled loop computes the exponentials twice, which costs less t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.backends import choose
+from topk_losses._core.backends import OnFirstUse, choose
 
 __all__ = ["Kept", "kept_and_sum", "multiples", "refusal"]
 
+KERNELS = OnFirstUse("topk_losses._rows.exponentials_kernels")
 FEWEST = 128  # with fewer classes, calling the kernel costs as much as torch's exponentials
 
 
@@ -60,14 +61,14 @@ def kept_and_sum(
     if choose("exponentials", numba=lambda asked: refusal(scores, asked)) == "torch":
         small = (scores - reference).mul_(scale).scatter_(1, places, -torch.inf).exp_()
         return small, small.sum(1, keepdim=True).double()
-    kernels, totals = _kernels(), scores.new_empty(rows, 1, dtype=torch.float64)
+    totals = scores.new_empty(rows, 1, dtype=torch.float64)
     arrays = numba.array(scores), numba.array(reference).reshape(-1), scale, numba.array(places)
     out = totals.numpy().reshape(-1)
 
     def part(first: int, last: int) -> None:
-        kernels.sums(*arrays, out, kernels.buffers_for(classes), first, last)
+        KERNELS.sums(*arrays, out, KERNELS.buffers_for(classes), first, last)
 
-    numba.in_parts(part, rows, numba.rows_per_thread(classes))
+    numba.over_rows(part, scores)
     return reference, totals
 
 
@@ -84,15 +85,5 @@ def multiples(kept: Tensor, scores: Tensor, factor: Tensor, scale: float = 1.0) 
         return kept * factor
     out = torch.empty_like(scores, memory_format=torch.contiguous_format)
     arrays = numba.array(scores), numba.array(kept).reshape(-1), scale, numba.array(factor).reshape(-1)
-    numba.in_parts(
-        lambda first, last: _kernels().multiples(*arrays, out.numpy(), first, last),
-        len(scores),
-        numba.rows_per_thread(scores.shape[1]),
-    )
+    numba.over_rows(lambda first, last: KERNELS.multiples(*arrays, out.numpy(), first, last), scores)
     return out
-
-
-def _kernels() -> Any:
-    from topk_losses._rows import exponentials_kernels  # noqa: PLC0415  # imports Numba
-
-    return exponentials_kernels

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.backends import choose
+from topk_losses._core.backends import OnFirstUse, choose
 
 __all__ = ["Largest", "largest", "refusal"]
 
+KERNELS = OnFirstUse("topk_losses._rows.selection_kernels")
 FEWEST, FEWEST_FOR_ONE = 80, 320  # with fewer classes torch is as fast, for k > 1 and for k = 1
 MOST = 128  # the largest k
 
@@ -43,19 +44,12 @@ def largest(rows: Tensor, k: int) -> Largest:
     if choose("largest", numba=lambda asked: refusal(rows, k, asked)) == "torch":
         values, indices = rows.topk(k, dim=1)
         return Largest(values, indices)
-    kernels = _kernels()
     indices = rows.new_empty(rows.shape[0], k, dtype=torch.int64)
     bits = rows.detach().resolve_neg().contiguous().view(torch.int32).numpy()
     places = indices.numpy()
 
     def part(first: int, last: int) -> None:
-        kernels.largest(bits, *kernels.buffers_for(rows.shape[1], k), places, first, last)
+        KERNELS.largest(bits, *KERNELS.buffers_for(rows.shape[1], k), places, first, last)
 
-    numba.in_parts(part, rows.shape[0], numba.rows_per_thread(rows.shape[1]))
+    numba.over_rows(part, rows)
     return Largest(rows.gather(1, indices), indices)
-
-
-def _kernels() -> Any:
-    from topk_losses._rows import selection_kernels  # noqa: PLC0415  # imports Numba
-
-    return selection_kernels

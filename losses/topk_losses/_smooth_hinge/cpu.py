@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import numba
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._rows import selection
 from topk_losses._smooth_hinge.plain import PlainSmoothHinge
 
 __all__ = ["NumbaSmoothHinge", "refusal"]
+
+KERNELS = OnFirstUse("topk_losses._smooth_hinge.cpu_kernels")
 
 
 class Kept(NamedTuple):
@@ -41,37 +44,26 @@ class NumbaSmoothHinge(PlainSmoothHinge):
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, Any]:
         """The losses, and what the gradient needs."""
-        kernels, (rows, classes) = _kernels(), scores.shape
-        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, kernels.KEPT)
+        rows, classes = scores.shape
+        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, KERNELS.KEPT)
         places = selection.largest(scores, self.k + 1).indices
         tensors = (scores, labels.reshape(-1), places)
         arrays = *(numba.array(tensor) for tensor in tensors), numba.doubles(margin), float(self.gamma)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = kernels.buffers_for(self.k), kernels.buffers_for(classes)
-            kernels.hinge_forward(*arrays, *outputs, *buffers, first, last)
+            buffers = KERNELS.buffers_for(self.k), KERNELS.buffers_for(classes)
+            KERNELS.hinge_forward(*arrays, *outputs, *buffers, first, last)
 
-        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        numba.over_rows(part, scores)
         return losses, Kept(numbers)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
         """The gradient with respect to the scores and the margins."""
-        kernels = _kernels()
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
         by_margin = scores.new_empty(len(scores))
         tensors = (scores, labels.reshape(-1), gradient, kept.numbers)
         arrays = *(numba.array(tensor) for tensor in tensors), self.k, float(self.gamma)
         outputs = by_score.numpy(), by_margin.numpy()
-        numba.in_parts(
-            lambda first, last: kernels.hinge_backward(*arrays, *outputs, first, last),
-            len(scores),
-            numba.rows_per_thread(scores.shape[1]),
-        )
+        numba.over_rows(lambda first, last: KERNELS.hinge_backward(*arrays, *outputs, first, last), scores)
         return by_score, by_margin
-
-
-def _kernels() -> Any:
-    from topk_losses._smooth_hinge import cpu_kernels  # noqa: PLC0415  # imports Numba
-
-    return cpu_kernels

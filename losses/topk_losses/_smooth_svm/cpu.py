@@ -10,12 +10,14 @@ from torch import Tensor
 
 from topk_losses._core import numba
 from topk_losses._core.autograd import Rule
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._smooth_svm.complete import complete_losses
 from topk_losses._smooth_svm.power_sums import log_subsets
 from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT
 
 __all__ = ["NumbaSmoothSVM", "refusal"]
 
+KERNELS = OnFirstUse("topk_losses._smooth_svm.cpu_kernels")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_K = 128  # tables of K times 3K numbers fit into the cache
 FEW_CLASSES, MANY_SAMPLES = 16, 4096  # here plain torch is faster, because it works on all rows at once
@@ -61,39 +63,32 @@ class NumbaSmoothSVM(Rule[Any]):
         self, scores: Tensor, labels: Tensor, margin: float | Tensor, *, with_gradient: bool
     ) -> tuple[Tensor, Any]:
         """The losses, and what the gradient needs."""
-        kernels, (rows, classes) = _kernels(), scores.shape
+        rows, classes = scores.shape
         losses = scores.new_empty(rows)
-        most = kernels.most_taken(classes, self.k)
-        kept = scores.new_empty(rows, kernels.HEADER + self.k + 2 * most)
+        most = KERNELS.most_taken(classes, self.k)
+        kept = scores.new_empty(rows, KERNELS.HEADER + self.k + 2 * most)
         arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.doubles(margin)
         numbers = (self.ignore_index, self.k, float(self.tau), with_gradient)
         outputs = losses.numpy(), kept.numpy(), kept.view(torch.int32).numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = kernels.buffers_for(classes, self.k)
-            kernels.smooth_forward(*arrays, *numbers, *outputs, *buffers, first, last)
+            buffers = KERNELS.buffers_for(classes, self.k)
+            KERNELS.smooth_forward(*arrays, *numbers, *outputs, *buffers, first, last)
 
-        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        numba.over_rows(part, scores)
         return losses, Kept(kept)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
         """The gradient from what the forward pass kept; the scores are read once more."""
-        kernels, (rows, classes) = _kernels(), scores.shape
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
-        by_margin = scores.new_empty(rows)
+        by_margin = scores.new_empty(len(scores))
         numbers = numba.array(kept.numbers), numba.array(kept.numbers.view(torch.int32))
         arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(gradient), *numbers
         outputs = by_score.numpy(), by_margin.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = kernels.backward_buffer_for(self.k)
-            kernels.smooth_backward(*arrays, self.k, float(self.tau), *outputs, buffers, first, last)
+            buffers = KERNELS.backward_buffer_for(self.k)
+            KERNELS.smooth_backward(*arrays, self.k, float(self.tau), *outputs, buffers, first, last)
 
-        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        numba.over_rows(part, scores)
         return by_score, by_margin
-
-
-def _kernels() -> Any:
-    from topk_losses._smooth_svm import cpu_kernels  # noqa: PLC0415  # imports Numba
-
-    return cpu_kernels

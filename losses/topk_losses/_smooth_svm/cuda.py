@@ -10,10 +10,12 @@ from torch import Tensor
 
 from topk_losses._core import triton
 from topk_losses._core.autograd import Rule
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._smooth_svm.complete import complete_losses
 
 __all__ = ["MOST_K", "TritonSmoothSVM", "refusal"]
 
+KERNELS = OnFirstUse("topk_losses._smooth_svm.cuda_kernels")
 MOST_K = 20  # the size of the compiled kernel grows with K²
 
 
@@ -64,7 +66,7 @@ class TritonSmoothSVM(Rule[Any]):
         losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
         kept = torch.empty(rows, 3 + self.k + 2 * self._most, dtype=torch.float32, device=scores.device)
         triton.launch(
-            _kernels().smooth_forward,
+            KERNELS.smooth_forward,
             scores,
             scores,
             labels.contiguous(),
@@ -93,7 +95,7 @@ class TritonSmoothSVM(Rule[Any]):
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
         by_margin = torch.empty(rows, dtype=torch.float32, device=scores.device)
         triton.launch(
-            _kernels().smooth_backward,
+            KERNELS.smooth_backward,
             scores,
             scores,
             labels.contiguous(),
@@ -127,9 +129,3 @@ class TritonSmoothSVM(Rule[Any]):
     def _most(self) -> int:
         """M, the length of the list of values taken out: a power of two of at least 3K."""
         return 1 << (3 * self.k - 1).bit_length()
-
-
-def _kernels() -> Any:
-    from topk_losses._smooth_svm import cuda_kernels  # noqa: PLC0415  # imports Triton
-
-    return cuda_kernels

@@ -9,11 +9,14 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import numba
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._rows.selection import largest
 from topk_losses._soft_topk.plain import PlainSoftTopK
 from topk_losses._soft_topk.shapes import CODES
 
 __all__ = ["NumbaSoftTopK", "refusal"]
+
+KERNELS = OnFirstUse("topk_losses._soft_topk.cpu_kernels")
 
 
 class Kept(NamedTuple):
@@ -38,41 +41,34 @@ class NumbaSoftTopK(PlainSoftTopK):
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The losses, and what the gradient needs."""
-        kernels, (rows, classes) = _kernels(), scores.shape
+        rows, classes = scores.shape
         places = largest(scores, self.k + 1).indices
         losses = scores.new_empty(rows)
-        numbers = scores.new_empty(rows, kernels.KEPT, dtype=torch.float64)
+        numbers = scores.new_empty(rows, KERNELS.KEPT, dtype=torch.float64)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
         how = float(self.tau), CODES[self.shape], self.by_log, *self._search(classes)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = kernels.buffers_for(classes), kernels.doubles_for(self.k), kernels.scratch_for(self.k)
-            kernels.soft_forward(*arrays, *how, *outputs, *buffers, first, last)
+            buffers = KERNELS.buffers_for(classes), KERNELS.doubles_for(self.k), KERNELS.scratch_for(self.k)
+            KERNELS.soft_forward(*arrays, *how, *outputs, *buffers, first, last)
 
-        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        numba.over_rows(part, scores)
         return losses, Kept(places, numbers)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
         """The gradient with respect to the scores."""
-        kernels = _kernels()
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         tensors = (scores, labels.reshape(-1), kept.places, kept.numbers, gradient)
         arrays = [numba.array(tensor) for tensor in tensors]
         how = float(self.tau), CODES[self.shape]
 
         def part(first: int, last: int) -> None:
-            kernels.soft_backward(*arrays, *how, out.numpy(), kernels.scratch_for(self.k), first, last)
+            KERNELS.soft_backward(*arrays, *how, out.numpy(), KERNELS.scratch_for(self.k), first, last)
 
-        numba.in_parts(part, len(scores), numba.rows_per_thread(scores.shape[1]))
+        numba.over_rows(part, scores)
         return (out,)
 
     def _search(self, classes: int) -> tuple[float, float, float]:
         """The bounds of the threshold, and the normal quantile for the first guess of the Gaussian shape."""
         return *self._form.bracket(self.k, classes), NormalDist().inv_cdf(self.k / classes)
-
-
-def _kernels() -> Any:
-    from topk_losses._soft_topk import cpu_kernels  # noqa: PLC0415  # imports Numba
-
-    return cpu_kernels

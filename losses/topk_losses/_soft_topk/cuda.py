@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import triton
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._soft_topk.plain import PlainSoftTopK
 from topk_losses._soft_topk.shapes import CODES
 
 __all__ = ["TritonSoftTopK", "refusal"]
 
+KERNELS = OnFirstUse("topk_losses._soft_topk.cuda_kernels")
 KEPT = 7  # numbers kept per row
 SCORES_PER_THREAD = 32  # the search for the threshold computes more than it waits
 
@@ -46,7 +48,7 @@ class TritonSoftTopK(PlainSoftTopK):
         losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
         kept = torch.empty(rows, KEPT, dtype=torch.float32, device=scores.device)
         triton.launch(
-            _kernels().soft_forward,
+            KERNELS.soft_forward,
             scores,
             scores,
             labels.contiguous(),
@@ -69,7 +71,7 @@ class TritonSoftTopK(PlainSoftTopK):
         classes = scores.shape[1]
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         triton.launch(
-            _kernels().soft_backward,
+            KERNELS.soft_backward,
             scores,
             scores,
             labels.contiguous(),
@@ -102,9 +104,3 @@ def _shared_out(classes: int) -> dict[str, int]:
     """The size of a row, and the warps that share it."""
     block = triton.block_of(classes)
     return {"block": block, "warps": triton.warps_of(block, SCORES_PER_THREAD)}
-
-
-def _kernels() -> Any:
-    from topk_losses._soft_topk import cuda_kernels  # noqa: PLC0415  # imports Triton
-
-    return cuda_kernels

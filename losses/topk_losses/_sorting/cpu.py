@@ -12,11 +12,13 @@ from torch import Tensor
 
 from topk_losses._core import numba
 from topk_losses._core.autograd import RuleOfLabels
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._rows.selection import largest
 from topk_losses._sorting.plain import Network, plain_losses
 
 __all__ = ["NumbaSorting", "refusal"]
 
+KERNELS = OnFirstUse("topk_losses._sorting.cpu_kernels")
 COMPARED_PER_THREAD = 2**17  # the least product of rows, wires and stages for which a thread pays
 
 
@@ -54,12 +56,12 @@ class NumbaSorting(RuleOfLabels[Any]):
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Kept]:
         """The losses and their gradient."""
-        kernels, network, rows = _kernels(), self.network, len(scores)
+        network, rows = self.network, len(scores)
         places = largest(scores, min(network.candidates, scores.shape[1])).indices.contiguous()
         losses, slopes = scores.new_empty(rows), scores.new_empty(places.shape)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
         weights = _weights(network.mixture)
-        comparators = kernels.comparators(network.candidates)
+        comparators = KERNELS.comparators(network.candidates)
         how = (
             network.candidates,
             network.mixture[0],
@@ -71,8 +73,8 @@ class NumbaSorting(RuleOfLabels[Any]):
         outputs = losses.numpy(), slopes.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = kernels.buffers_for(network.candidates)
-            kernels.sorting(*arrays, *how, *outputs, *buffers, first, last)
+            buffers = KERNELS.buffers_for(network.candidates)
+            KERNELS.sorting(*arrays, *how, *outputs, *buffers, first, last)
 
         numba.in_parts(part, rows, max(1, COMPARED_PER_THREAD // (2 * len(comparators))))
         return losses, Kept(places, slopes)
@@ -88,9 +90,3 @@ def _weights(mixture: Any) -> Any:
     shares = [0.0, *mixture[1:]]
     reaching = list(accumulate(reversed(shares)))[::-1]
     return torch.tensor(reaching, dtype=torch.float64, device="cpu").numpy()
-
-
-def _kernels() -> Any:
-    from topk_losses._sorting import cpu_kernels  # noqa: PLC0415  # imports Numba
-
-    return cpu_kernels

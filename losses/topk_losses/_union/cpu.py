@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import numba
+from topk_losses._core.backends import OnFirstUse
 from topk_losses._rows.selection import largest
 from topk_losses._union.plain import PlainUnion
 
 __all__ = ["NumbaUnion", "refusal"]
+
+KERNELS = OnFirstUse("topk_losses._union.cpu_kernels")
 
 
 class Kept(NamedTuple):
@@ -36,37 +39,26 @@ class NumbaUnion(PlainUnion):
 
     def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
         """The losses, and what the gradient needs."""
-        kernels, (rows, classes) = _kernels(), scores.shape
+        rows, classes = scores.shape
         places = largest(scores, self.k).indices
-        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, kernels.KEPT)
+        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, KERNELS.KEPT)
         arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(places)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = kernels.buffers_for(classes)
-            kernels.union_forward(
+            buffers = KERNELS.buffers_for(classes)
+            KERNELS.union_forward(
                 *arrays, self.transition, self.detach_weight, *outputs, buffers, first, last
             )
 
-        numba.in_parts(part, rows, numba.rows_per_thread(classes))
+        numba.over_rows(part, scores)
         return losses, Kept(places, numbers)
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
         """The gradient with respect to the scores."""
-        kernels = _kernels()
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         tensors = (scores, labels, kept.places, kept.numbers, gradient)
         arrays = [numba.array(tensor) for tensor in tensors]
         arrays[1] = arrays[1].reshape(-1)
-        numba.in_parts(
-            lambda first, last: kernels.union_backward(*arrays, out.numpy(), first, last),
-            len(scores),
-            numba.rows_per_thread(scores.shape[1]),
-        )
+        numba.over_rows(lambda first, last: KERNELS.union_backward(*arrays, out.numpy(), first, last), scores)
         return (out,)
-
-
-def _kernels() -> Any:
-    from topk_losses._union import cpu_kernels  # noqa: PLC0415  # imports Numba
-
-    return cpu_kernels

@@ -13,7 +13,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from topk_losses._core.checks import check_k, check_one_of, check_scores
+from topk_losses._core.checks import check_one_of, check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import log_softmax
 from topk_losses._rows.invalid import with_nan_where_invalid
@@ -70,22 +70,16 @@ def autkc(
         >>> autkc(torch.tensor([[2.0, 1.0, 0.0, 0.0]]), torch.tensor([1]), k=2)
         tensor(1.6965)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k)
     check_one_of("surrogate", surrogate, tuple(SURROGATES))
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _autkc(rows, labels, k, surrogate)
+        top = largest(rows, min(k + 2, rows.shape[1]))
+        values = with_nan_where_invalid(rows if surrogate == "hinge" else log_softmax(rows).exp(), top.values)
+        places = places_among(top.indices, labels, rows)
+        best = others_of(values.gather(1, top.indices), places)
+        masked = others_of(top.values.detach(), places) == -torch.inf
+        gaps = values.gather(1, labels).unsqueeze(2) - best.masked_fill(masked, 0)
+        return SURROGATES[surrogate](gaps).masked_fill(masked, 0).sum(2) / k
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _autkc(rows: Tensor, labels: Tensor, k: int, surrogate: str) -> Tensor:
-    """The losses ``(M, C)`` of rows ``(M, L)`` for labels ``(M, C)``."""
-    top = largest(rows, min(k + 2, rows.shape[1]))
-    values = with_nan_where_invalid(rows if surrogate == "hinge" else log_softmax(rows).exp(), top.values)
-    places = places_among(top.indices, labels, rows)
-    best = others_of(values.gather(1, top.indices), places)
-    masked = others_of(top.values.detach(), places) == -torch.inf
-    gaps = values.gather(1, labels).unsqueeze(2) - best.masked_fill(masked, 0)
-    return SURROGATES[surrogate](gaps).masked_fill(masked, 0).sum(2) / k

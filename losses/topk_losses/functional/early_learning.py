@@ -66,19 +66,13 @@ def early_learning(
             "scores and memory must both have the shape (N, L), got "
             f"{tuple(scores.shape)} and {tuple(memory.shape)}"
         )
-    known = memory.detach()
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _regularized(rows, labels, known, strength)
+        log_p, t = log_softmax(rows), memory.detach().to(rows.dtype)
+        # 1 - <p, t> = (1 - Σ t) + Σ t (1 - p): sums of terms of one sign, exact where p is close to 1.
+        apart = (1 - t.sum(1, keepdim=True)).clamp(min=0) - (t * log_p.expm1()).sum(1, keepdim=True)
+        if not all_within(apart, LEAST, math.inf):
+            apart = apart.clamp(min=LEAST)
+        return strength * apart.log() - log_p.gather(1, labels)
 
     return reduce_loss(losses, scores, target, Reduction(**shared), soft=False)
-
-
-def _regularized(rows: Tensor, labels: Tensor, memory: Tensor, strength: float) -> Tensor:
-    """``-log p_y + λ log(1 - <p, t>)``."""
-    log_p, t = log_softmax(rows), memory.to(rows.dtype)
-    # 1 - <p, t> = (1 - Σ t) + Σ t (1 - p): sums of terms of one sign, exact where p is close to 1.
-    apart = (1 - t.sum(1, keepdim=True)).clamp(min=0) - (t * log_p.expm1()).sum(1, keepdim=True)
-    if not all_within(apart, LEAST, math.inf):
-        apart = apart.clamp(min=LEAST)
-    return strength * apart.log() - log_p.gather(1, labels)

@@ -91,21 +91,16 @@ def focal(
     check_not_negative("gamma", gamma)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _focal(rows, labels, gamma)
+        if gamma == 0:
+            return cross_entropies(rows, labels)
+        own = log_softmax(rows).gather(1, labels)
+        bounds = torch.finfo(own.dtype)
+        if not all_within(own, -bounds.max, -bounds.tiny):
+            # At 0 and at infinity the derivatives of the power and of the product would be 0 · inf.
+            own = own.clamp(-bounds.max, -bounds.tiny)
+        return (-torch.expm1(own)) ** gamma * -own
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _focal(rows: Tensor, labels: Tensor, gamma: float) -> Tensor:
-    """``(1 - p_y)^γ (-log p_y)``."""
-    if gamma == 0:
-        return cross_entropies(rows, labels)
-    own = log_softmax(rows).gather(1, labels)
-    bounds = torch.finfo(own.dtype)
-    if not all_within(own, -bounds.max, -bounds.tiny):
-        # At 0 and at infinity the derivatives of the power and of the product would be 0 · inf.
-        own = own.clamp(-bounds.max, -bounds.tiny)
-    return (-torch.expm1(own)) ** gamma * -own
 
 
 @takes_single_rows
@@ -151,15 +146,10 @@ def generalized_cross_entropy(
     check_exponent("gamma", gamma)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _generalized(rows, labels, gamma)
+        own = log_softmax(rows).gather(1, labels)
+        return -torch.expm1(own) if gamma == 1 else torch.expm1(gamma * own) / -gamma
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _generalized(rows: Tensor, labels: Tensor, gamma: float) -> Tensor:
-    """``(1 - q_y^γ) / γ``."""
-    own = log_softmax(rows).gather(1, labels)
-    return -torch.expm1(own) if gamma == 1 else torch.expm1(gamma * own) / -gamma
 
 
 @names_shared

@@ -8,7 +8,7 @@ from typing import Unpack
 from torch import Tensor
 
 from topk_losses._core.backends import choose
-from topk_losses._core.checks import check_k, check_scores
+from topk_losses._core.checks import check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._union import cpu
 from topk_losses._union.plain import PlainUnion
@@ -50,8 +50,7 @@ def topk_grouping(
         >>> topk_grouping(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), k=2)
         tensor(0.0943)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k)
     losses = _union_losses(k, transition=False)
     return reduce_loss(losses, scores, target, Reduction(**shared))
 
@@ -90,8 +89,7 @@ def topk_transition(
         >>> topk_transition(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), k=2)
         tensor(0.2126)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k)
     losses = _union_losses(k, transition=True, detach_weight=detach_weight)
     return reduce_loss(losses, scores, target, Reduction(**shared))
 

@@ -7,7 +7,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from topk_losses._core.checks import check_k, check_margin, check_scores
+from topk_losses._core.checks import check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label
 from topk_losses._rows.invalid import with_nan_where_invalid
@@ -50,21 +50,18 @@ def topk_hinge(
         >>> topk_hinge(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]), k=2)
         tensor(2.)
     """
-    _check(scores, k, margin)
+    check_topk(scores, k, margin)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _on_the_others(rows, labels, k, margin)
+        top = largest(rows, k + 1)
+        # If the label is among the K best, the K-th largest of the others is the (K+1)-th of all.
+        others = torch.where(
+            among(top.indices[:, :k], labels, rows), top.values[:, k:], top.values[:, k - 1 : k]
+        )
+        violation = others - rows.gather(1, labels) + per_label(margin, labels, rows)
+        return with_nan_where_invalid(violation, top.values).relu()
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _on_the_others(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
-    """Top-K hinge: ``(α + o_[K] - s_y)_+`` with ``o_[K]`` the K-th largest score of the other classes."""
-    top = largest(rows, k + 1)
-    # If the label is among the K best, the K-th largest of the others is the (K+1)-th of all.
-    others = torch.where(among(top.indices[:, :k], labels, rows), top.values[:, k:], top.values[:, k - 1 : k])
-    violation = others - rows.gather(1, labels) + per_label(margin, labels, rows)
-    return with_nan_where_invalid(violation, top.values).relu()
 
 
 @takes_single_rows
@@ -102,36 +99,28 @@ def convex_topk_hinge(
         >>> convex_topk_hinge(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]), k=2)
         tensor(2.5000)
     """
-    _check(scores, k, margin)
+    check_topk(scores, k, margin)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _convex(rows, labels, k, margin)
+        # With o_[i] the i-th largest score of the others and d_i = o_[i] + α - s_y: (Σ_{i<K} d_i + (d_K)_+)_+ / K.
+        top = largest(rows, k + 1)
+        # Relative to the largest score: sums of scores with a large common offset would lose low-order digits.
+        centre = top.values[:, :1].detach()
+        first, own = top.values - centre, rows.gather(1, labels) - centre
+        alpha = per_label(margin, labels, rows)
+        # A label among the K - 1 best adds s_y - s_y = 0 to the sum over the K best.
+        total = torch.where(
+            among(top.indices[:, : k - 1], labels, rows),
+            first[:, :k].sum(1, keepdim=True) - k * own,
+            first[:, : k - 1].sum(1, keepdim=True) - (k - 1) * own,
+        )
+        last = torch.where(among(top.indices[:, :k], labels, rows), first[:, k:], first[:, k - 1 : k])
+        violation = total + (k - 1) * alpha + (last - own + alpha).relu()
+        # Of fewer than K other classes none keeps the label out of the top K.
+        violation = violation.masked_fill((last.detach() == -torch.inf) & (centre < torch.inf), 0)
+        return with_nan_where_invalid(violation, top.values).relu() / k
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _convex(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
-    """Convex top-K hinge: ``(Σ_{i<K} d_i + (d_K)_+)_+ / K`` with ``d_i = o_[i] + α - s_y``.
-
-    ``o_[i]`` is the i-th largest score of the other classes. The K largest of ``o_[1] + α, o_[2] + α, …`` and s_y are
-    the first K - 1 of these, and the larger of ``o_[K] + α`` and s_y.
-    """
-    top = largest(rows, k + 1)
-    # Relative to the largest score: sums of scores with a large common offset would lose low-order digits.
-    centre = top.values[:, :1].detach()
-    first, own = top.values - centre, rows.gather(1, labels) - centre
-    alpha = per_label(margin, labels, rows)
-    # A label among the K - 1 best adds s_y - s_y = 0 to the sum over the K best.
-    total = torch.where(
-        among(top.indices[:, : k - 1], labels, rows),
-        first[:, :k].sum(1, keepdim=True) - k * own,
-        first[:, : k - 1].sum(1, keepdim=True) - (k - 1) * own,
-    )
-    last = torch.where(among(top.indices[:, :k], labels, rows), first[:, k:], first[:, k - 1 : k])
-    violation = total + (k - 1) * alpha + (last - own + alpha).relu()
-    # Of fewer than K other classes none keeps the label out of the top K.
-    violation = violation.masked_fill((last.detach() == -torch.inf) & (centre < torch.inf), 0)
-    return with_nan_where_invalid(violation, top.values).relu() / k
 
 
 @takes_single_rows
@@ -169,22 +158,11 @@ def calibrated_topk_hinge(
         >>> calibrated_topk_hinge(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]), k=2)
         tensor(1.)
     """
-    _check(scores, k, margin)
+    check_topk(scores, k, margin)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _calibrated(rows, labels, k, margin)
+        top = largest(rows, k + 1).values
+        violation = top[:, k:] - rows.gather(1, labels) + per_label(margin, labels, rows)
+        return with_nan_where_invalid(violation, top).relu()
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _calibrated(rows: Tensor, labels: Tensor, k: int, margin: float | Tensor) -> Tensor:
-    """Calibrated top-K hinge: ``(α + s_[K+1] - s_y)_+``."""
-    top = largest(rows, k + 1).values
-    violation = top[:, k:] - rows.gather(1, labels) + per_label(margin, labels, rows)
-    return with_nan_where_invalid(violation, top).relu()
-
-
-def _check(scores: Tensor, k: int, margin: float | Tensor) -> None:
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
-    check_margin(margin, scores.shape[1])

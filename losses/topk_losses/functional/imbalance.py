@@ -73,17 +73,12 @@ def ldam(
     check_positive("scale", scale)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _ldam(rows, labels, margins, scale)
+        against = _log_odds_against(rows, labels, scale) + scale * per_label(margins, labels, rows)
+        return softplus(against, threshold=50)  # where log(1 + exp(x)) is x in float64 as well
 
     direct = partial(_ldam_directly, margins=margins, scale=scale)
     how = Reduction(**shared)
     return reduce_loss(losses, scores, target, how, direct=None if target.is_floating_point() else direct)
-
-
-def _ldam(rows: Tensor, labels: Tensor, margins: Tensor, scale: float) -> Tensor:
-    """``-log softmax(λ (s - m_y δ_y))_y``."""
-    against = _log_odds_against(rows, labels, scale) + scale * per_label(margins, labels, rows)
-    return softplus(against, threshold=50)  # where log(1 + exp(x)) is x in float64 as well
 
 
 def _ldam_directly(rows: Tensor, target: Tensor, margins: Tensor, scale: float, **shared: Any) -> Tensor:

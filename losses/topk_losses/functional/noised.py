@@ -11,14 +11,13 @@ from torch import Tensor
 from topk_losses._core.autograd import losses_by
 from topk_losses._core.backends import choose
 from topk_losses._core.checks import (
-    check_k,
-    check_margin,
     check_margins,
     check_noise,
     check_not_negative,
     check_positive,
     check_samples,
     check_scores,
+    check_topk,
 )
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label
@@ -87,11 +86,9 @@ def noised_topk_hinge(
         >>> noised_topk_hinge(scores, target, k=2, epsilon=0.5, samples=None)
         tensor(1.0731)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k, margin)
     check_not_negative("epsilon", epsilon)
     check_samples(samples)
-    check_margin(margin, scores.shape[1])
     how = Reduction(**shared)
     if samples is None:
         if noise is not None:
@@ -153,18 +150,7 @@ def noised_imbalanced_topk_hinge(
     check_scores(scores)
     check_margins(margins, scores.shape[1])
     check_positive("scale", scale)
-    hinge = noised_topk_hinge(
-        scores,
-        target,
-        k,
-        epsilon,
-        samples,
-        margins,
-        noise,
-        generator,
-        **shared,
-    )
-    return scale * hinge
+    return scale * noised_topk_hinge(scores, target, k, epsilon, samples, margins, noise, generator, **shared)
 
 
 def _noised_hinge(

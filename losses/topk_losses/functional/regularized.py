@@ -53,20 +53,15 @@ def label_smoothing(
     check_share("epsilon", epsilon)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _smoothed(rows, labels, epsilon)
+        log_p = log_softmax(rows)
+        masked = rows.detach() == -torch.inf
+        mean = log_p.masked_fill(masked, 0).sum(1, keepdim=True) / (~masked).sum(1, keepdim=True)
+        return -(1 - epsilon) * log_p.gather(1, labels) - epsilon * mean
 
     # With weights per class torch weighs each term of the sum, and here each label weighs its sample.
     how = Reduction(**shared)
     direct = partial(_smoothed_directly, epsilon=epsilon) if how.weight is None else None
     return reduce_loss(losses, scores, target, how, direct=direct)
-
-
-def _smoothed(rows: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-    """``-(1 - ε) log p_y - ε mean_j log p_j``."""
-    log_p = log_softmax(rows)
-    masked = rows.detach() == -torch.inf
-    mean = log_p.masked_fill(masked, 0).sum(1, keepdim=True) / (~masked).sum(1, keepdim=True)
-    return -(1 - epsilon) * log_p.gather(1, labels) - epsilon * mean
 
 
 def _smoothed_directly(rows: Tensor, target: Tensor, epsilon: float, **shared: Any) -> Tensor:
@@ -114,19 +109,14 @@ def logit_clip(
     check_positive("limit", limit)
 
     def clipped(rows: Tensor) -> Tensor:
-        return _clipped(rows, limit)
+        norm: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        if all_within(norm, *FINITE):
+            return rows * (limit / norm.clamp(min=limit))
+        masked = rows.detach() == -torch.inf
+        scores = rows.masked_fill(masked, 0)
+        # In units of the largest, so that no square overflows.
+        size = scores.detach().abs().amax(1, keepdim=True).clamp(min=1)
+        norm = size * torch.linalg.vector_norm(scores / size, dim=1, keepdim=True)
+        return (scores * (limit / norm.clamp(min=limit))).masked_fill(masked, -torch.inf)
 
     return reduce_entropy(scores, target, Reduction(**shared), clipped)
-
-
-def _clipped(rows: Tensor, limit: float) -> Tensor:
-    """The scores, shortened to a Euclidean norm of at most the limit."""
-    norm: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    if all_within(norm, *FINITE):
-        return rows * (limit / norm.clamp(min=limit))
-    masked = rows.detach() == -torch.inf
-    scores = rows.masked_fill(masked, 0)
-    # In units of the largest, so that no square overflows.
-    size = scores.detach().abs().amax(1, keepdim=True).clamp(min=1)
-    norm = size * torch.linalg.vector_norm(scores / size, dim=1, keepdim=True)
-    return (scores * (limit / norm.clamp(min=limit))).masked_fill(masked, -torch.inf)

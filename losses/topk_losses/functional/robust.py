@@ -82,15 +82,10 @@ def symmetric_cross_entropy(
     check_not_negative("beta", beta)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _symmetric(rows, labels, alpha, beta)
+        own = _log_chances(rows, labels)[1]
+        return -alpha * own - beta * LOG_ZERO * _error(own, 1.0)
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _symmetric(rows: Tensor, labels: Tensor, alpha: float, beta: float) -> Tensor:
-    """``α (-log p_y) + β (-A) (1 - p_y)`` with ``A = log 1e-4``."""
-    own = _log_chances(rows, labels)[1]
-    return -alpha * own - beta * LOG_ZERO * _error(own, 1.0)
 
 
 def _error(own: Tensor, factor: float) -> Tensor:
@@ -150,15 +145,10 @@ def active_passive_loss(
     check_one_of("passive", passive, tuple(PASSIVE))
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _active_passive(rows, labels, alpha, beta, passive)
+        log_p, own = _log_chances(rows, labels)
+        return torch.add(PASSIVE[passive](log_p, own, beta), _normalised(log_p, own), alpha=alpha)
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _active_passive(rows: Tensor, labels: Tensor, alpha: float, beta: float, passive: str) -> Tensor:
-    """``α log p_y / Σ_j log p_j`` and β times the passive loss."""
-    log_p, own = _log_chances(rows, labels)
-    return torch.add(PASSIVE[passive](log_p, own, beta), _normalised(log_p, own), alpha=alpha)
 
 
 def _normalised(log_p: Tensor, own: Tensor) -> Tensor:
@@ -239,18 +229,11 @@ def asymmetric_loss(
     check_not_negative("beta", beta)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        return _asymmetric(rows, labels, form, a, q, alpha, beta)
+        log_p, own = _log_chances(rows, labels)
+        alone = FORMS[form](own, a, q, beta)
+        return torch.add(alone, _normalised(log_p, own), alpha=alpha) if alpha else alone
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
-
-
-def _asymmetric(
-    rows: Tensor, labels: Tensor, form: str, a: float, q: float, alpha: float, beta: float
-) -> Tensor:
-    """``α log p_y / Σ_j log p_j`` and β times an asymmetric loss of p_y."""
-    log_p, own = _log_chances(rows, labels)
-    losses = FORMS[form](own, a, q, beta)
-    return torch.add(losses, _normalised(log_p, own), alpha=alpha) if alpha else losses
 
 
 def _agce(own: Tensor, a: float, q: float, factor: float) -> Tensor:

@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import Rule, losses_by
 from topk_losses._core.backends import choose
-from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
+from topk_losses._core.checks import check_positive, check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label
 from topk_losses._rows.invalid import with_nan_where_invalid
@@ -71,10 +71,8 @@ def smooth_topk_svm(
         >>> smooth_topk_svm(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), k=2)
         tensor(0.7909)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k, margin)
     check_positive("tau", tau)
-    check_margin(margin, scores.shape[1])
     how = Reduction(**shared)
     rule = _rule(scores, target, k, tau, margin, how.ignore_index)
     in_logarithms = log_subsets(scores.shape[1] - 1, k) > LARGEST_EXPONENT

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from topk_losses._core.autograd import losses_by
 from topk_losses._core.backends import choose
-from topk_losses._core.checks import check_k, check_margin, check_positive, check_scores
+from topk_losses._core.checks import check_positive, check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label
 from topk_losses._smooth_hinge import cpu
@@ -63,10 +63,8 @@ def smooth_topk_hinge(
         >>> smooth_topk_hinge(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]), k=2)
         tensor(2.2500)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k, margin)
     check_positive("gamma", gamma)
-    check_margin(margin, scores.shape[1])
 
     plain = PlainSmoothHinge(k, gamma)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._core.backends import choose
-from topk_losses._core.checks import check_k, check_positive, check_scores, check_soft_topk
+from topk_losses._core.checks import check_positive, check_soft_topk, check_topk
 from topk_losses._core.reduction import Reduction, Shared, names_shared, reduce_loss, takes_single_rows
 from topk_losses._soft_topk import cpu, cuda
 from topk_losses._soft_topk.laplace import LapSum
@@ -66,8 +66,7 @@ def soft_topk_loss(
         >>> soft_topk_loss(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]), k=2)
         tensor(1.0414)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k)
     check_positive("tau", tau)
     check_soft_topk(shape, form)
     by_log = form == "log"
@@ -111,14 +110,7 @@ def lapsum_topk_loss(
         tensor(1.2736)
     """
     check_positive("temperature", temperature)
-    return soft_topk_loss(
-        scores,
-        target,
-        k,
-        temperature,
-        "laplace",
-        **shared,
-    )
+    return soft_topk_loss(scores, target, k, temperature, "laplace", **shared)
 
 
 def _backend(rows: Tensor, labels: Tensor, k: int, shape: str, by_log: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Unpack
 from torch import Tensor
 
 from topk_losses._core.backends import choose
-from topk_losses._core.checks import check_k, check_positive, check_scores
+from topk_losses._core.checks import check_positive, check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._sorting import cpu
 from topk_losses._sorting.plain import RELAXATIONS, Network, plain_losses
@@ -75,8 +75,7 @@ def sorting_topk_cross_entropy(
         >>> sorting_topk_cross_entropy(scores, target, k=2, mixture=[0.25, 0.75])
         tensor(1.1974)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k)
     shares = check_sorting(k, steepness, candidates, relaxation, mixture)
     network = Network(shares, steepness, candidates, relaxation)
 

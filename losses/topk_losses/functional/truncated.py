@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import RuleOfLabels
-from topk_losses._core.checks import check_k, check_scores
+from topk_losses._core.checks import check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
 from topk_losses._rows.invalid import log_sum_without, with_nan_where_invalid
@@ -60,8 +60,7 @@ def truncated_topk_entropy(
         >>> truncated_topk_entropy(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([1]), k=2)
         tensor(0.3133)
     """
-    check_scores(scores)
-    check_k(k, scores.shape[1] - 1)
+    check_topk(scores, k)
     losses = TruncatedEntropy(k).losses
     return reduce_loss(losses, scores, target, Reduction(**shared))
 

@@ -6,47 +6,139 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
 from topk_losses import functional
-from topk_losses._core.checks import check_per_class, check_reduction, has_values
+from topk_losses._core.checks import (
+    check_dimension,
+    check_exponent,
+    check_k,
+    check_margin,
+    check_margins,
+    check_not_negative,
+    check_per_class,
+    check_positive,
+    check_reduction,
+    check_samples,
+    check_share,
+    has_values,
+)
 
-__all__ = ["Loss", "module_of"]
+__all__ = [
+    "Configured",
+    "Dimension",
+    "Exponent",
+    "K",
+    "Loss",
+    "Margin",
+    "Margins",
+    "NotNegative",
+    "Positive",
+    "Samples",
+    "Share",
+    "module_of",
+]
 
-L = TypeVar("L", bound="Loss")
+M = TypeVar("M", bound="Configured")
+
+# The types of fields, each with the check of the field's name and value that the constructor makes.
+Positive = Annotated[float, check_positive]
+NotNegative = Annotated[float, check_not_negative]
+Exponent = Annotated[float, check_exponent]
+Share = Annotated[float, check_share]
+Dimension = Annotated[int, check_dimension]
+K = Annotated[int, lambda _, value: check_k(value)]
+Samples = Annotated[int | None, lambda _, value: check_samples(value)]
+Margin = Annotated[float | Tensor, lambda _, value: check_margin(value)]
+Margins = Annotated[Tensor, lambda _, value: check_margins(value)]
+Weight = Annotated[Tensor | None, lambda name, value: value is None or check_per_class(name, value)]
+Reduction = Annotated[str, lambda _, value: check_reduction(value)]
 
 
 @dataclass_transform(field_specifiers=(field,))
-def module_of(function: Callable[..., Tensor]) -> Callable[[type[L]], type[L]]:
-    """Decorate a subclass of :class:`Loss` whose fields are the parameters of a loss function after scores and target.
+def module_of(function: Callable[..., Tensor]) -> Callable[[type[M]], type[M]]:
+    """Decorate a module whose fields are the parameters of a loss function after scores and target.
 
-    The fields make the constructor, as in a dataclass. Tensors become buffers. ``forward`` calls the function.
+    The fields make the constructor, as in a dataclass, and their types say how it checks them. Tensors become buffers.
+    ``forward`` calls the function.
     """
 
-    def decorate(cls: type[L]) -> type[L]:
+    def decorate(cls: type[M]) -> type[M]:
         cls = _with_constructor(cls)
-        cls._function = staticmethod(function)
+        cls._function = staticmethod(function)  # type: ignore[method-assign]
         return cls
 
     return decorate
 
 
 @dataclass_transform(field_specifiers=(field,))
-def _with_constructor(cls: type[L]) -> type[L]:
+def _with_constructor(cls: type[M]) -> type[M]:
     made: Any = dataclass(eq=False, repr=False)(cls)
     names = tuple(one.name for one in fields(made) if one.init)
     for name in names:
         if name in vars(cls):  # a default that stays on the class would hide the buffer of an instance
             delattr(cls, name)
     cls._names = names
+    checked = get_type_hints(cls, include_extras=True)
+    cls._checks = tuple((n, check) for n in names for check in getattr(checked[n], "__metadata__", ()))
+    shown = get_type_hints(cls)
+    made.__init__.__annotations__ = {name: shown[name] for name in names} | {"return": None}
     return cls
 
 
+class Configured(nn.Module):
+    """The base class of modules that call a function with their fields.
+
+    Attributes:
+        soft_targets: Whether the loss accepts probabilities as targets.
+    """
+
+    soft_targets: ClassVar[bool] = True
+    _names: ClassVar[tuple[str, ...]] = ()
+    _checks: ClassVar[tuple[tuple[str, Callable[[str, Any], object]], ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Check the arguments and make buffers of the tensors."""
+        super().__init__()
+        for name, check in self._checks:
+            check(name, getattr(self, name))
+        self.check()
+        for name in self._names:
+            value = self.__dict__[name]
+            if isinstance(value, Tensor):
+                check_values(name, value, at_least=0.0 if name == "weight" else -math.inf)
+            if isinstance(value, Tensor) or name == "weight":
+                del self.__dict__[name]
+                self.register_buffer(name, value)
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor, before tensors become buffers."""
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of scores and targets."""
+        return self._value(scores, target)
+
+    def _value(self, scores: Tensor, target: Tensor, **changed: Any) -> Tensor:
+        """The function of scores and target with the module's arguments, of which some are changed."""
+        arguments = {name: getattr(self, name) for name in self._names} | changed
+        return self._function(scores, target, **arguments)
+
+    def _function(self, scores: Tensor, target: Tensor, **arguments: Any) -> Tensor:
+        """What :func:`module_of` replaces."""
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        """Return the constructor's arguments as text; for tensors their shapes."""
+        names = [name for name in _parameters(type(self).__init__) if name != "self"]
+        shown = [name for name in names if name != "weight" or self.weight is not None]
+        return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in shown)
+
+
 @_with_constructor
-class Loss(nn.Module):
+class Loss(Configured):
     """The base class of all losses and of your own: class weights, ignored labels, soft targets and reductions.
 
     A subclass defines :meth:`rows`, the loss of each row for each of its labels. Everything else behaves as in torch's
@@ -73,31 +165,9 @@ class Loss(nn.Module):
         tensor(0.5704)
     """
 
-    soft_targets: ClassVar[bool] = True
-    _function: ClassVar[Callable[..., Tensor] | None] = None
-    _names: ClassVar[tuple[str, ...]] = ()
-
-    weight: Tensor | None = field(default=None, kw_only=True)
+    weight: Weight = field(default=None, kw_only=True)
     ignore_index: int = field(default=-100, kw_only=True)
-    reduction: str = field(default="mean", kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the arguments and make buffers of the tensors."""
-        super().__init__()
-        check_reduction(self.reduction)
-        if self.weight is not None:
-            check_per_class("weight", self.weight)
-        self.check()
-        for name in self._names:
-            value = self.__dict__[name]
-            if isinstance(value, Tensor):
-                check_values(name, value, at_least=0.0 if name == "weight" else -math.inf)
-            if isinstance(value, Tensor) or name == "weight":
-                del self.__dict__[name]
-                self.register_buffer(name, value)
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor, before tensors become buffers."""
+    reduction: Reduction = field(default="mean", kw_only=True)
 
     def rows(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Return the losses ``(M, C)`` of scores ``(M, L)`` for labels ``(M, C)``.
@@ -109,24 +179,8 @@ class Loss(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} must define rows(scores, labels), or forward")
 
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of scores ``(N, L, ...)`` and targets."""
-        return self._value(scores, target)
-
-    def _value(self, scores: Tensor, target: Tensor, **changed: Any) -> Tensor:
-        """The function of scores and target with the module's arguments, of which some are changed."""
-        arguments = {name: getattr(self, name) for name in self._names} | changed
-        if self._function is None:
-            return functional.reduce_rows(
-                self.rows, scores, target, soft_targets=self.soft_targets, **arguments
-            )
-        return self._function(scores, target, **arguments)
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments as text; for tensors their shapes."""
-        names = [name for name in _parameters(type(self).__init__) if name != "self"]
-        shown = [name for name in names if name != "weight" or self.weight is not None]
-        return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in shown)
+    def _function(self, scores: Tensor, target: Tensor, **arguments: Any) -> Tensor:
+        return functional.reduce_rows(self.rows, scores, target, soft_targets=self.soft_targets, **arguments)
 
 
 def _parameters(constructor: Callable[..., None]) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from topk_losses import functional
-from topk_losses._core.checks import check_k, check_one_of
+from topk_losses._core.checks import check_one_of
 from topk_losses.functional.autkc import SURROGATES
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import K, Loss, module_of
 
 __all__ = ["AUTKC"]
 
@@ -20,10 +20,9 @@ class AUTKC(Loss):
         tensor(2.7500)
     """
 
-    k: int
+    k: K
     surrogate: str = "squared"
 
     def check(self) -> None:
         """Refuse arguments of the constructor."""
-        check_k(self.k)
         check_one_of("surrogate", self.surrogate, tuple(SURROGATES))

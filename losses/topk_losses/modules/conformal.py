@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from torch import Tensor, nn
-
 from topk_losses import functional
-from topk_losses._core.checks import check_not_negative, check_positive, check_share
+from topk_losses.modules._base import Configured, NotNegative, Positive, Share, module_of
 
 __all__ = ["ConformalTraining"]
 
 
-class ConformalTraining(nn.Module):
+@module_of(functional.conformal_training)
+class ConformalTraining(Configured):
     """Conformal training, see :func:`~topk_losses.functional.conformal_training`.
 
     Args:
@@ -32,37 +29,10 @@ class ConformalTraining(nn.Module):
         tensor(-0.6382)
     """
 
-    soft_targets: ClassVar[bool] = False
+    soft_targets = False
 
-    def __init__(
-        self,
-        alpha: float = 0.01,
-        temperature: float = 1.0,
-        kappa: float = 1.0,
-        size_weight: float = 0.01,
-        classification: float = 1.0,
-    ) -> None:
-        super().__init__()
-        check_share("alpha", alpha)
-        check_positive("temperature", temperature)
-        for name, value in (
-            ("kappa", kappa),
-            ("size_weight", size_weight),
-            ("classification", classification),
-        ):
-            check_not_negative(name, value)
-        self.alpha, self.temperature, self.kappa = alpha, temperature, kappa
-        self.size_weight, self.classification = size_weight, classification
-
-    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of a batch's scores ``(N, L)`` and labels ``(N,)``."""
-        return functional.conformal_training(
-            scores, target, self.alpha, self.temperature, self.kappa, self.size_weight, self.classification
-        )
-
-    def extra_repr(self) -> str:
-        """Return the constructor's arguments as text."""
-        return (
-            f"alpha={self.alpha}, temperature={self.temperature}, kappa={self.kappa}, "
-            f"size_weight={self.size_weight}, classification={self.classification}"
-        )
+    alpha: Share = 0.01
+    temperature: Positive = 1.0
+    kappa: NotNegative = 1.0
+    size_weight: NotNegative = 0.01
+    classification: NotNegative = 1.0

@@ -8,17 +8,10 @@ import torch
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._core.checks import (
-    check_dimension,
-    check_index,
-    check_not_negative,
-    check_scores,
-    check_share,
-    check_target,
-)
+from topk_losses._core.checks import check_index, check_scores, check_target
 from topk_losses._core.reduction import Shared
 from topk_losses._core.shapes import computing, softmax
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import Dimension, Loss, NotNegative, Share, module_of
 
 __all__ = ["EarlyLearning"]
 
@@ -61,18 +54,14 @@ class EarlyLearning(Loss):
 
     soft_targets = False
 
-    samples: int
-    classes: int
-    strength: float = 3.0
-    beta: float = 0.7
+    samples: Dimension
+    classes: Dimension
+    strength: NotNegative = 3.0
+    beta: Share = 0.7
     memory: Tensor = field(init=False)
 
     def check(self) -> None:
-        """Refuse arguments of the constructor, and make the memory."""
-        check_dimension("samples", self.samples)
-        check_dimension("classes", self.classes)
-        check_not_negative("strength", self.strength)
-        check_share("beta", self.beta)
+        """Make the memory."""
         self.register_buffer("memory", torch.zeros(self.samples, self.classes))
 
     def forward(self, scores: Tensor, target: Tensor, index: Tensor | None = None) -> Tensor:

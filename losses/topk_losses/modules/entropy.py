@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from topk_losses import functional
-from topk_losses._core.checks import check_exponent, check_k, check_not_negative
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import Exponent, K, Loss, NotNegative, module_of
 
 __all__ = [
     "CrossEntropy",
@@ -37,11 +36,7 @@ class Focal(Loss):
         tensor(2.0586)
     """
 
-    gamma: float = 2.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_not_negative("gamma", self.gamma)
+    gamma: NotNegative = 2.0
 
 
 @module_of(functional.generalized_cross_entropy)
@@ -54,11 +49,7 @@ class GeneralizedCrossEntropy(Loss):
         tensor(0.3692)
     """
 
-    gamma: float = 0.7
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_exponent("gamma", self.gamma)
+    gamma: Exponent = 0.7
 
 
 @module_of(functional.mean_absolute_error)
@@ -82,11 +73,7 @@ class TruncatedTopKEntropy(Loss):
         tensor(1.4644)
     """
 
-    k: int
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
+    k: K
 
 
 @module_of(functional.topk_entropy)
@@ -99,8 +86,4 @@ class TopKEntropy(Loss):
         tensor(2.3900)
     """
 
-    k: int
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
+    k: K

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from topk_losses import functional
-from topk_losses._core.checks import check_k
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import K, Loss, module_of
 
 __all__ = ["TopKGrouping", "TopKTransition"]
 
@@ -19,11 +18,7 @@ class TopKGrouping(Loss):
         tensor(2.4608)
     """
 
-    k: int
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
+    k: K
 
 
 @module_of(functional.topk_transition)
@@ -36,9 +31,5 @@ class TopKTransition(Loss):
         tensor(2.4608)
     """
 
-    k: int
+    k: K
     detach_weight: bool = False
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)

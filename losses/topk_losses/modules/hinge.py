@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from topk_losses import functional
-from topk_losses._core.checks import check_k, check_margin, check_positive
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import K, Loss, Margin, Positive, module_of
 
 __all__ = ["CalibratedTopKHinge", "ConvexTopKHinge", "SmoothTopKHinge", "SmoothTopKSVM", "TopKHinge"]
 
@@ -21,13 +18,8 @@ class TopKHinge(Loss):
         tensor(2.)
     """
 
-    k: int
-    margin: float | Tensor = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
-        check_margin(self.margin)
+    k: K
+    margin: Margin = 1.0
 
 
 @module_of(functional.convex_topk_hinge)
@@ -40,13 +32,8 @@ class ConvexTopKHinge(Loss):
         tensor(2.5000)
     """
 
-    k: int
-    margin: float | Tensor = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
-        check_margin(self.margin)
+    k: K
+    margin: Margin = 1.0
 
 
 @module_of(functional.calibrated_topk_hinge)
@@ -59,13 +46,8 @@ class CalibratedTopKHinge(Loss):
         tensor(1.)
     """
 
-    k: int
-    margin: float | Tensor = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
-        check_margin(self.margin)
+    k: K
+    margin: Margin = 1.0
 
 
 @module_of(functional.smooth_topk_hinge)
@@ -78,15 +60,9 @@ class SmoothTopKHinge(Loss):
         tensor(2.2500)
     """
 
-    k: int
-    gamma: float = 1.0
-    margin: float | Tensor = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
-        check_positive("gamma", self.gamma)
-        check_margin(self.margin)
+    k: K
+    gamma: Positive = 1.0
+    margin: Margin = 1.0
 
 
 @module_of(functional.smooth_topk_svm)
@@ -101,12 +77,6 @@ class SmoothTopKSVM(Loss):
 
     soft_targets = False
 
-    k: int
-    tau: float = 1.0
-    margin: float | Tensor = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
-        check_positive("tau", self.tau)
-        check_margin(self.margin)
+    k: K
+    tau: Positive = 1.0
+    margin: Margin = 1.0

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._core.checks import check_counts, check_margins, check_not_negative, check_positive
+from topk_losses._core.checks import check_counts
 from topk_losses._core.reduction import Shared
 from topk_losses.margins import uneven_margins
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import Loss, Margins, NotNegative, Positive, module_of
 
 __all__ = ["LDAM", "BalancedSoftmax", "LogitAdjusted", "VectorScaling"]
 
@@ -30,13 +30,8 @@ class LDAM(Loss):
         tensor(9.0001)
     """
 
-    margins: Tensor
-    scale: float = 30.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_margins(self.margins)
-        check_positive("scale", self.scale)
+    margins: Margins
+    scale: Positive = 30.0
 
     @classmethod
     def from_counts(
@@ -50,8 +45,19 @@ class LDAM(Loss):
         return cls(uneven_margins(class_counts, max_margin), scale, **shared)
 
 
+class _OfCounts(Loss):
+    """What the losses of class counts have in common: a sequence of counts becomes a tensor."""
+
+    class_counts: Tensor | Sequence[int]
+
+    def check(self) -> None:
+        """Refuse counts that are not above 0."""
+        self.class_counts = torch.as_tensor(self.class_counts)
+        check_counts(self.class_counts, look=True)
+
+
 @module_of(functional.logit_adjusted)
-class LogitAdjusted(Loss):
+class LogitAdjusted(_OfCounts):
     """Logit-adjusted cross-entropy, see :func:`~topk_losses.functional.logit_adjusted`.
 
     Example:
@@ -61,17 +67,11 @@ class LogitAdjusted(Loss):
     """
 
     class_counts: Tensor | Sequence[int]
-    tau: float = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        self.class_counts = torch.as_tensor(self.class_counts)
-        check_counts(self.class_counts, look=True)
-        check_positive("tau", self.tau)
+    tau: Positive = 1.0
 
 
 @module_of(functional.balanced_softmax)
-class BalancedSoftmax(Loss):
+class BalancedSoftmax(_OfCounts):
     """Balanced softmax: :class:`LogitAdjusted` at τ = 1.
 
     Example:
@@ -82,14 +82,9 @@ class BalancedSoftmax(Loss):
 
     class_counts: Tensor | Sequence[int]
 
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        self.class_counts = torch.as_tensor(self.class_counts)
-        check_counts(self.class_counts, look=True)
-
 
 @module_of(functional.vector_scaling)
-class VectorScaling(Loss):
+class VectorScaling(_OfCounts):
     """The vector-scaling loss, see :func:`~topk_losses.functional.vector_scaling`.
 
     Example:
@@ -99,12 +94,5 @@ class VectorScaling(Loss):
     """
 
     class_counts: Tensor | Sequence[int]
-    tau: float = 1.0
-    gamma: float = 0.3
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        self.class_counts = torch.as_tensor(self.class_counts)
-        check_counts(self.class_counts, look=True)
-        check_not_negative("tau", self.tau)
-        check_not_negative("gamma", self.gamma)
+    tau: NotNegative = 1.0
+    gamma: NotNegative = 0.3

@@ -9,33 +9,15 @@ import torch
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._core.checks import (
-    check_k,
-    check_margin,
-    check_margins,
-    check_not_negative,
-    check_positive,
-    check_samples,
-)
 from topk_losses._core.reduction import Shared
 from topk_losses.margins import uneven_margins
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import K, Loss, Margin, Margins, NotNegative, Positive, Samples, module_of
 
 __all__ = ["NoisedImbalancedTopKHinge", "NoisedTopKHinge"]
 
 
 class _Noised(Loss):
     """What the noised hinges have in common: draws in training mode, the exact expectation in evaluation mode."""
-
-    k: int
-    epsilon: float
-    samples: int | None
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
-        check_not_negative("epsilon", self.epsilon)
-        check_samples(self.samples)
 
     def forward(
         self,
@@ -68,15 +50,10 @@ class NoisedTopKHinge(_Noised):
         tensor(1.0731)
     """
 
-    k: int
-    epsilon: float = 0.2
-    samples: int | None = 10
-    margin: float | Tensor = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        super().check()
-        check_margin(self.margin)
+    k: K
+    epsilon: NotNegative = 0.2
+    samples: Samples = 10
+    margin: Margin = 1.0
 
 
 @module_of(functional.noised_imbalanced_topk_hinge)
@@ -93,17 +70,11 @@ class NoisedImbalancedTopKHinge(_Noised):
         tensor(10.)
     """
 
-    k: int
-    margins: Tensor
-    epsilon: float = 0.01
-    samples: int | None = 5
-    scale: float = 50.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        super().check()
-        check_margins(self.margins)
-        check_positive("scale", self.scale)
+    k: K
+    margins: Margins
+    epsilon: NotNegative = 0.01
+    samples: Samples = 5
+    scale: Positive = 50.0
 
     @classmethod
     def from_counts(

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from topk_losses import functional
-from topk_losses._core.checks import (
-    check_asymmetric,
-    check_not_negative,
-    check_one_of,
-    check_positive,
-    check_share,
-)
+from topk_losses._core.checks import check_asymmetric, check_one_of
 from topk_losses.functional.robust import PASSIVE
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import Loss, NotNegative, Positive, Share, module_of
 
 __all__ = ["ActivePassiveLoss", "AsymmetricLoss", "LabelSmoothing", "LogitClip", "SymmetricCrossEntropy"]
 
@@ -26,11 +20,7 @@ class LabelSmoothing(Loss):
         tensor(1.4076)
     """
 
-    epsilon: float = 0.1
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_share("epsilon", self.epsilon)
+    epsilon: Share = 0.1
 
 
 @module_of(functional.logit_clip)
@@ -43,11 +33,7 @@ class LogitClip(Loss):
         tensor(1.2433)
     """
 
-    limit: float = 1.5
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_positive("limit", self.limit)
+    limit: Positive = 1.5
 
 
 @module_of(functional.symmetric_cross_entropy)
@@ -60,13 +46,8 @@ class SymmetricCrossEntropy(Loss):
         tensor(7.0971)
     """
 
-    alpha: float = 0.1
-    beta: float = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_not_negative("alpha", self.alpha)
-        check_not_negative("beta", self.beta)
+    alpha: NotNegative = 0.1
+    beta: NotNegative = 1.0
 
 
 @module_of(functional.active_passive_loss)
@@ -79,14 +60,12 @@ class ActivePassiveLoss(Loss):
         tensor(7.2896)
     """
 
-    alpha: float = 1.0
-    beta: float = 1.0
+    alpha: NotNegative = 1.0
+    beta: NotNegative = 1.0
     passive: str = "rce"
 
     def check(self) -> None:
         """Refuse arguments of the constructor."""
-        check_not_negative("alpha", self.alpha)
-        check_not_negative("beta", self.beta)
         check_one_of("passive", self.passive, tuple(PASSIVE))
 
 
@@ -103,11 +82,9 @@ class AsymmetricLoss(Loss):
     form: str = "agce"
     a: float = 0.6
     q: float = 0.6
-    alpha: float = 0.0
-    beta: float = 1.0
+    alpha: NotNegative = 0.0
+    beta: NotNegative = 1.0
 
     def check(self) -> None:
         """Refuse arguments of the constructor."""
         check_asymmetric(self.form, self.a, self.q)
-        check_not_negative("alpha", self.alpha)
-        check_not_negative("beta", self.beta)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from topk_losses import functional
-from topk_losses._core.checks import check_k, check_positive, check_soft_topk
+from topk_losses._core.checks import check_soft_topk
 from topk_losses.functional.sorting import check_sorting
-from topk_losses.modules._base import Loss, module_of
+from topk_losses.modules._base import K, Loss, Positive, module_of
 
 __all__ = ["LapSumTopKLoss", "SoftTopKLoss", "SortingTopKCrossEntropy"]
 
@@ -22,15 +22,13 @@ class SoftTopKLoss(Loss):
         tensor(0.6470)
     """
 
-    k: int
-    tau: float = 1.0
+    k: K
+    tau: Positive = 1.0
     shape: str = "logistic"
     form: str = "log"
 
     def check(self) -> None:
         """Refuse arguments of the constructor."""
-        check_k(self.k)
-        check_positive("tau", self.tau)
         check_soft_topk(self.shape, self.form)
 
 
@@ -44,13 +42,8 @@ class LapSumTopKLoss(Loss):
         tensor(1.2736)
     """
 
-    k: int
-    temperature: float = 1.0
-
-    def check(self) -> None:
-        """Refuse arguments of the constructor."""
-        check_k(self.k)
-        check_positive("temperature", self.temperature)
+    k: K
+    temperature: Positive = 1.0
 
 
 @module_of(functional.sorting_topk_cross_entropy)
@@ -63,7 +56,7 @@ class SortingTopKCrossEntropy(Loss):
         tensor(0.9830)
     """
 
-    k: int
+    k: K
     steepness: float = 2.0
     candidates: int = 16
     relaxation: str = "cauchy"
@@ -71,5 +64,4 @@ class SortingTopKCrossEntropy(Loss):
 
     def check(self) -> None:
         """Refuse arguments of the constructor."""
-        check_k(self.k)
         check_sorting(self.k, self.steepness, self.candidates, self.relaxation, self.mixture)
