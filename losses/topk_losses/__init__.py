@@ -7,17 +7,14 @@ from topk_losses.heads import *
 from topk_losses.margins import *
 from topk_losses.matching import *
 from topk_losses.modules._base import Loss as Loss
-from topk_losses.modules.autkc import *
 from topk_losses.modules.conformal import *
 from topk_losses.modules.early_learning import *
 from topk_losses.modules.entropy import *
-from topk_losses.modules.grouping import *
 from topk_losses.modules.hinge import *
 from topk_losses.modules.imbalance import *
 from topk_losses.modules.noised import *
 from topk_losses.modules.robust import *
 from topk_losses.modules.soft_topk import *
-from topk_losses.warming import *
 
 # What each file exports, so that a new loss is named in its own file alone.
 __all__ = sorted(

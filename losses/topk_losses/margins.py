@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from topk_losses._core.checks import check_counts, check_positive
+from topk_losses._core.checks import check_counts, check_positive, check_share
 
 __all__ = ["effective_number_weights", "uneven_margins"]
 
@@ -63,8 +63,7 @@ def effective_number_weights(class_counts: Tensor | Sequence[int], beta: float =
         >>> effective_number_weights([1000, 10], beta=0.99)
         tensor([0.1746, 1.8254])
     """
-    if not 0 <= beta < 1:
-        raise ValueError(f"beta must be in [0, 1), got {beta!r}")
+    check_share("beta", beta)
     counts = _counts(class_counts)
     weights = (1 - beta) / (1 - beta**counts)
     return (weights / weights.mean()).float()

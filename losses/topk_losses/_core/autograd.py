@@ -247,17 +247,13 @@ def _slopes(
     A batched ``gradient`` cannot be read by kernels: then the gradient for ones is computed and scaled by it.
     """
     kept = _joined(rule, numbers, tensors)[1]
-    if _is_wrapped(gradient):
+    functorch = (
+        torch._C._functorch
+    )  # gradients are wrapped batches with `is_grads_batched` and in `torch.func`
+    if functorch.is_legacy_batchedtensor(gradient) or functorch.is_functorch_wrapped_tensor(gradient):
         ones = torch.ones(len(scores), dtype=gradient.dtype, device=scores.device)
         return _scaled(gradient, rule.backward(ones, scores, labels, kept))
     return rule.backward(gradient, scores, labels, kept)
-
-
-def _is_wrapped(tensor: Tensor) -> bool:
-    """Whether a tensor is a wrapped batch of tensors, as with ``is_grads_batched`` and in ``torch.func``."""
-    return torch._C._functorch.is_legacy_batchedtensor(
-        tensor
-    ) or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _scaled(gradient: Tensor, slopes: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:

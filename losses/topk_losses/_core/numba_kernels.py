@@ -14,6 +14,10 @@ __all__ = [
     "LOWEST",
     "ONE",
     "SUMMED",
+    "Doubles",
+    "Floats",
+    "Integers",
+    "Keys",
     "buffers_for",
     "contracting",
     "drop_subnormal",
@@ -27,6 +31,9 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Keys = NDArray[np.int32]
 
 SUMMED = 1024  # length of the blocks whose sums are float32; block sums are added in float64
 LOG2E = math.log2(math.e)

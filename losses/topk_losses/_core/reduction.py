@@ -158,7 +158,8 @@ def reduce_loss(
         known = check_labels(target, scores.shape, scores.shape[1], how.ignore_index)
         labels = target if target.dtype == torch.int64 else target.to(torch.int64)
         labels = labels if labels.ndim == 1 else labels.reshape(-1)
-        if direct is not None and (known or not _may_be_empty(rows)):
+        # A row of an ignored sample may be without an unmasked class.
+        if direct is not None and (known or all_within(rows.detach()[:, 0], *FINITE)):
             value = _directly(direct, rows, labels, scores, how)
             if value is not None:
                 return value
@@ -188,11 +189,6 @@ def _directly(direct: Direct, rows: Tensor, target: Tensor, scores: Tensor, how:
     if not all_within(value, *FINITE):
         return None
     return value if how.reduction != "none" or scores.ndim == 2 else _finished(value, scores, how)
-
-
-def _may_be_empty(rows: Tensor) -> bool:
-    """Whether a row may be without an unmasked class, or its values cannot be read."""
-    return not all_within(rows.detach()[:, 0], *FINITE)
 
 
 def _of_labels(

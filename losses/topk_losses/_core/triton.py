@@ -12,13 +12,14 @@ import importlib.util
 import os
 import warnings
 from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from topk_losses._core.autograd import Rule
+
 __all__ = [
-    "Rehearsed",
     "block_of",
     "failure",
     "halves",
@@ -69,64 +70,55 @@ def refusal(scores: Tensor, target: Tensor, asked: bool = False) -> str | None:
     return next((reason for holds, reason in rules if not holds), None)
 
 
-class Rehearsed(Protocol):
-    """The kernels of a loss, with a trial launch."""
-
-    def __hash__(self) -> int:
-        """The hash of all compile-time constants other than those of the rows."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The name of the loss."""
-        ...
-
-    def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
-        """Launch the kernels of a call with such scores and margins: forward and, ``with_gradient``, backward."""
-        ...
-
-
-def failure(kernels: Rehearsed, scores: Tensor, margin: float | Tensor) -> str | None:
+def failure(rule: Rule[Any], name: str, scores: Tensor, *inputs: torch.dtype | None) -> str | None:
     """Why the kernels cannot be compiled or launched for rows like these; tried once for each kind, on one row.
 
     The trial comes before the call, so that a backward pass never lacks its kernel and no random numbers are wasted. It
     compiles what the call needs: kernels are not specialised for integers that vary between the calls of a kind. A
     failure is reported by a warning, once per loss.
 
+    Args:
+        rule: A rule that is equal for all calls with the same kernels: what is no compile-time constant is the same.
+        name: The name of the loss.
+        scores: ``(N, L)`` or ``(N, L, ...)``.
+        *inputs: The dtype of each further input, None for a number.
+
     Raises:
         torch.OutOfMemoryError: or Triton's own error, if the device is out of memory, since the kernels are not at
             fault.
     """
-    kind = (scores.shape[1], scores.dtype, scores.device, isinstance(margin, Tensor))
-    return _failure(kernels, *kind, with_gradient=torch.is_grad_enabled())
+    kind = (scores.shape[1], scores.dtype, scores.device, *inputs)
+    return _failure(rule, name, *kind, with_gradient=torch.is_grad_enabled())
 
 
 @functools.cache
 def _failure(
-    kernels: Rehearsed,
+    rule: Rule[Any],
+    name: str,
     classes: int,
     dtype: torch.dtype,
     device: torch.device,
-    per_row: bool,
-    *,
+    *inputs: torch.dtype | None,
     with_gradient: bool,
 ) -> str | None:
     row = torch.zeros(1, classes, dtype=dtype, device=device)
+    labels = torch.zeros(1, 1, dtype=torch.int64, device=device)
+    given = [0.0 if kind is None else torch.zeros(1, dtype=kind, device=device) for kind in inputs]
     try:
-        kernels.rehearse(row, torch.zeros(1, device=device) if per_row else 0.0, with_gradient)
+        losses, kept = rule.forward(row, labels, *given, with_gradient=with_gradient)
+        if with_gradient:
+            rule.backward(losses.mean().expand(1), row, labels, kept)
     except Exception as error:  # from Triton, its compilers, the driver or the file system
         if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error):
             raise
         reason = f"{type(error).__name__}: {error}"
-        _warn(kernels.name, reason)
+        if name not in WARNED:
+            warnings.warn(
+                f"Triton's kernels cannot run, so {name} runs in plain torch: {reason}", stacklevel=2
+            )
+            WARNED.add(name)
         return reason
     return None
-
-
-def _warn(name: str, reason: str) -> None:
-    if name not in WARNED:
-        warnings.warn(f"Triton's kernels cannot run, so {name} runs in plain torch: {reason}", stacklevel=2)
-        WARNED.add(name)
 
 
 def block_of(classes: int) -> int:

@@ -49,7 +49,7 @@ from topk_losses._core.backends import OnFirstUse
 from topk_losses._expected.plain import relative
 
 if TYPE_CHECKING:
-    from topk_losses._expected.shared_kernels import Rules, Tables
+    from topk_losses._expected.tails_kernels import Rules, Tables
 
 __all__ = ["LARGEST_RANK", "Levels", "NumbaExpected", "levels", "refusal"]
 
@@ -170,17 +170,8 @@ class NumbaExpected(Rule[Any]):
         tables = (_depths(precision.tail), _lattices(), _inverse(precision.terms))
         rules = _rules(precision, self.k, _depth(precision.tail, self.k * classes))
         results = _arrays(shift, kept.classes, kept.probabilities)
-        summing = [
-            self.k,
-            float(self.epsilon),
-            numba.array(scores),
-            *columns,
-            *tables,
-            rules,
-            with_slope,
-            *results,
-        ]
-        numba.in_parts(lambda *part: KERNELS.expectations(*summing, *part), rows, AT_LEAST)
+        inputs = self.k, float(self.epsilon), numba.array(scores), *columns, *tables, rules, with_slope
+        numba.in_parts(lambda *part: KERNELS.expectations(*inputs, *results, *part), rows, AT_LEAST)
         return shift, kept
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
@@ -219,7 +210,7 @@ def _depths(tail: float) -> Any:
 
 @functools.cache
 def _rules(precision: Precision, k: int, depth: float) -> Rules:
-    from topk_losses._expected.shared_kernels import Rules  # noqa: PLC0415
+    from topk_losses._expected.tails_kernels import Rules  # noqa: PLC0415
 
     most = 1 / (1 + 10 ** -min(6.0, 100 / max(1, k - 1)))  # so that powers of p / (1 - p) do not overflow
     return Rules(
@@ -251,8 +242,7 @@ def _lattices() -> tuple[Tables, ...]:
 
 def _tables(step: float) -> Tables:
     """Tables of Φ, φ and log(1 - Φ) at ``x - t`` for the nodes t of a lattice and a few x between two nodes."""
-    from topk_losses._expected.shared_kernels import BLOCK, Tables  # noqa: PLC0415
-    from topk_losses._expected.tails_kernels import LOG_TERMS, PHASES  # noqa: PLC0415
+    from topk_losses._expected.tails_kernels import BLOCK, LOG_TERMS, PHASES, Tables  # noqa: PLC0415  # noqa: PLC0415
 
     half = math.ceil(FURTHEST / step) + BLOCK
     nodes = step * torch.arange(half, -half - 1, -1, dtype=torch.float64, device="cpu")

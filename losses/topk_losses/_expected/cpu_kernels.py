@@ -12,13 +12,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topk_losses._core.numba import compiled
-from topk_losses._expected.crowd_kernels import bound as first_above
-from topk_losses._expected.crowd_kernels import points, spread
-from topk_losses._expected.quadrature_kernels import quadrature
-from topk_losses._expected.shared_kernels import (
+from topk_losses._core.numba_kernels import Doubles, Integers, Keys
+from topk_losses._expected.quadrature_kernels import bound as first_above
+from topk_losses._expected.quadrature_kernels import points, quadrature, spread
+from topk_losses._expected.tails_kernels import (
     BLOCK,
     LEADING,
     LEADING_SPARE,
@@ -31,9 +30,6 @@ from topk_losses._expected.shared_kernels import (
 
 __all__ = ["expectations", "levels", "scatter"]
 
-Doubles = NDArray[np.float64]
-Whole = NDArray[np.int64]
-Names = NDArray[np.int32]
 
 LEAST_DEPTH = 7.0  # all classes down to this depth below the centre are candidates, in units of ε
 TOP = 16.0  # where the highest cell of a crowd begins, in units of ε above the centre
@@ -50,7 +46,7 @@ def levels(
     centre: Doubles,
     largest: Doubles,
     rivals: Doubles,
-    counts: Whole,
+    counts: Integers,
     first: int,
     last: int,
 ) -> None:
@@ -137,7 +133,7 @@ def _buffers(classes: int, swept: int, k: int, cells: int) -> Buffers:
 
 
 @inner
-def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doubles, names: Names) -> int:
+def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doubles, names: Keys) -> int:
     low, total = centre - epsilon * depth, 0
     for c in range(len(s)):
         if s[c] >= low and total < len(names):
@@ -148,7 +144,7 @@ def _candidates(s: Doubles, centre: float, epsilon: float, depth: float, x: Doub
 
 
 @inner
-def _kth_far_above(s: Doubles, names: Names, buffers: Buffers, best: Doubles) -> bool:
+def _kth_far_above(s: Doubles, names: Keys, buffers: Buffers, best: Doubles) -> bool:
     """Whether the k-th largest candidate is far above the centre; if so, write the k largest scores, descending."""
     far, own = 0, buffers.points[: len(names)]
     for i in range(len(names)):
@@ -162,7 +158,7 @@ def _kth_far_above(s: Doubles, names: Names, buffers: Buffers, best: Doubles) ->
 
 
 @inner
-def _kept(total: int, rivals: float, depths: Doubles, x: Doubles, names: Names) -> int:
+def _kept(total: int, rivals: float, depths: Doubles, x: Doubles, names: Keys) -> int:
     """Keep the candidates within the depth that their actual number allows, and return how many are kept."""
     size = 0
     while size < len(depths) - 1 and 2.0**size < rivals * total:
@@ -183,15 +179,15 @@ def expectations(
     scores: Doubles,
     centre: Doubles,
     rivals: Doubles,
-    offsets: Whole,
-    counts: Whole,
+    offsets: Integers,
+    counts: Integers,
     depths: Doubles,
     lattices: tuple[Tables, ...],
     inverse: Doubles,
     rules: Rules,
     with_slope: bool,
     shift: Doubles,
-    names: Names,
+    names: Keys,
     shares: Doubles,
     first: int,
     last: int,
@@ -234,10 +230,10 @@ def expectations(
 
 @compiled()
 def scatter(
-    names: Names,
+    names: Keys,
     shares: Doubles,
-    offsets: Whole,
-    counts: Whole,
+    offsets: Integers,
+    counts: Integers,
     gradient: Doubles,
     out: Doubles,
     first: int,

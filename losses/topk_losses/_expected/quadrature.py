@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 
 from topk_losses._expected.crowd import LARGEST_RANK, Crowd
-from topk_losses._rows.candidates import Groups, above, slots
+from topk_losses._rows.selection import Groups, above, slots
 
 __all__ = ["RankMean", "rank_mean"]
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from topk_losses._core.autograd import losses_by
+from topk_losses._core.autograd import Rule, losses_by
 from topk_losses._core.backends import choose
 from topk_losses._core.checks import values_are_readable
 from topk_losses._expected import cpu
-from topk_losses._expected.long_rows import LongRows
 from topk_losses._expected.plain import below_largest, relative
-from topk_losses._rows.candidates import grouped
+from topk_losses._expected.quadrature import rank_mean
+from topk_losses._rows.selection import Groups, grouped
 
-__all__ = ["expected_above", "expected_below_largest"]
+__all__ = ["LongRows", "expected_above", "expected_below_largest"]
 
 SHORTEST = 64  # rows with fewer classes than this, or than 8 k, are computed by plain.py
 
@@ -89,3 +91,45 @@ def _apart(
 
 def _no_labels(scores: Tensor) -> Tensor:
     return torch.empty(len(scores), 0, dtype=torch.int64, device=scores.device)
+
+
+class Kept(NamedTuple):
+    """What the gradient needs."""
+
+    classes: Tensor
+    """The classes that can be the k-th largest ``(M, N)``."""
+    probabilities: Tensor
+    """Their probabilities to be it ``(M, N)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class LongRows(Rule[Any]):
+    """The expected k-th largest minus the largest score, which is treated as a constant.
+
+    Attributes:
+        k: Rank.
+        epsilon: ε.
+        groups: The scores in groups, with finite centres.
+    """
+
+    keeps = Kept
+
+    k: int
+    epsilon: float
+    groups: Groups
+
+    def plain(self, scores: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG002
+        """The values, computed without reading the scores."""
+        return below_largest(scores, self.k, self.epsilon)
+
+    def forward(self, scores: Tensor, labels: Tensor, *, with_gradient: bool) -> tuple[Tensor, Any]:  # noqa: ARG002
+        """The values, and what the gradient needs."""
+        ranked = rank_mean(scores, self.groups, self.k, self.epsilon, with_gradient)
+        offset = ranked.hard.double() - self.groups.largest.double()
+        return offset + self.epsilon * ranked.shift, Kept(ranked.classes, ranked.probabilities)
+
+    def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:  # noqa: ARG002
+        """The gradient: each row's probabilities times that of its value."""
+        slope = torch.zeros_like(scores, memory_format=torch.contiguous_format)
+        slope.scatter_add_(1, kept.classes.t(), (kept.probabilities * gradient).t().to(slope.dtype))
+        return (slope,)

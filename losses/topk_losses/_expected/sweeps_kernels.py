@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from topk_losses._expected.shared_kernels import BLOCK, Buffers, Rules, Tables, inner, summing
-from topk_losses._expected.tails_kernels import logs, tails
+from topk_losses._core.numba_kernels import Doubles, Integers
+from topk_losses._expected.tails_kernels import BLOCK, Buffers, Rules, Tables, inner, logs, summing, tails
 
 __all__ = ["block"]
 
-Doubles = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 # A lower bound of all probabilities: products of smaller numbers would be denormal, which is slow.
 FLOOR = 1e-60
@@ -108,7 +103,7 @@ def _crowd_slope(
 
 @inner
 def _active(
-    x: Doubles, swept: int, start: float, end: float, k: int, noise: float, active: Whole
+    x: Doubles, swept: int, start: float, end: float, k: int, noise: float, active: Integers
 ) -> tuple[int, int]:
     """List the swept classes that may be on either side of a node; return their number and what remains of k."""
     number = 0

@@ -15,10 +15,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from topk_losses._noised.exceedances import exceedances, tail_probability, truncated_normal
+from topk_losses._noised.exceedances import Threshold, exceedances, tail_probability, truncated_normal
 from topk_losses._noised.kth_largest import kth_largest
-from topk_losses._noised.threshold import Threshold
-from topk_losses._rows.candidates import Candidates, Groups, above, slots
+from topk_losses._rows.selection import Candidates, Groups, above, slots
 
 __all__ = ["Columns"]
 
@@ -89,7 +88,8 @@ class Columns:
 
     def draw(self, samples: int) -> tuple[Tensor, Tensor]:
         """Draw, and return the k-th largest noisy score of each draw and its class, ``(B, N)`` each."""
-        points = self._points(samples)
+        near = () if len(self.table) else (self._near_points(samples),)
+        points = [*near, *self._far_points(samples), *self._other_points(samples)]
         values = self._values(samples, points)
         height = kth_largest(values, self.k).clone()  # it may be a view of a row of the values
         short = (height.view(samples, -1) < self.threshold.height).flatten().nonzero().squeeze(1)
@@ -99,10 +99,6 @@ class Columns:
         for part, (own_height, own_classes) in zip(parts, completed, strict=True):
             height[part], classes[part] = own_height, own_classes
         return height.view(samples, -1), classes.view(samples, -1)
-
-    def _points(self, samples: int) -> list[Points]:
-        near = () if len(self.table) else (self._near_points(samples),)
-        return [*near, *self._far_points(samples), *self._other_points(samples)]
 
     def _far_points(self, samples: int) -> Iterator[Points]:
         """Points of the leading classes that are too far below the threshold to be drawn outright, by thinning."""

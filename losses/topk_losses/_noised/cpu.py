@@ -37,7 +37,7 @@ from torch import Tensor
 
 from topk_losses._core import numba
 from topk_losses._core.backends import OnFirstUse
-from topk_losses._noised.drawn import DrawnHinge, KeptDraws
+from topk_losses._noised.plain import DrawnHinge, KeptDraws
 
 __all__ = ["NumbaNoisedHinge", "draw", "refusal"]
 

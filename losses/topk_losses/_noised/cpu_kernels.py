@@ -10,12 +10,11 @@ import numpy as np
 
 from topk_losses._core.numba import compiled
 from topk_losses._core.numba_kernels import entry
-from topk_losses._noised.bins_kernels import bin_row, groups_of
+from topk_losses._noised.bins_kernels import BINS, WIDTH, bin_row, groups_of
 from topk_losses._noised.lanes_kernels import draw
-from topk_losses._noised.shared_kernels import BINS, WIDTH
 
 if TYPE_CHECKING:
-    from topk_losses._noised.shared_kernels import Buffers, Floats, Integers, Tables
+    from topk_losses._noised.bins_kernels import Buffers, Floats, Integers, Tables
 
 __all__ = ["buffers_for", "draw_rows", "generator", "hinge_gradients", "hinges", "tables"]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from topk_losses._core import triton
 from topk_losses._core.backends import OnFirstUse
-from topk_losses._noised.drawn import DrawnHinge, KeptDraws
+from topk_losses._noised.plain import DrawnHinge, KeptDraws
 
 __all__ = ["MOST_DRAWS", "MOST_K", "TritonNoisedHinge", "refusal"]
 
@@ -23,18 +23,14 @@ GROUPS = 256
 
 
 def refusal(
-    scores: Tensor,
-    target: Tensor,
-    k: int,
-    samples: int,
-    margin: float | Tensor = 1.0,
-    asked: bool = False,
+    scores: Tensor, target: Tensor, k: int, samples: int, margin: float | Tensor = 1.0, asked: bool = False
 ) -> str | None:
     """Why the kernels do not take this call."""
     if samples > MOST_DRAWS or k > MOST_K:
         return f"samples are above {MOST_DRAWS}, or k is above {MOST_K}"
+    per_row = torch.float32 if isinstance(margin, Tensor) else None
     return triton.refusal(scores, target, asked) or triton.failure(
-        TritonNoisedHinge(k, 1.0, samples), scores, margin
+        TritonNoisedHinge(k, 1.0, samples), "noised_topk_hinge", scores, per_row, torch.int64
     )
 
 
@@ -60,10 +56,6 @@ class TritonNoisedHinge(DrawnHinge):
             classes. Otherwise noise is drawn for all classes.
     """
 
-    k: int
-    epsilon: float
-    samples: int
-    ignore_index: int = -100
     least_capacity: int = LEAST_CAPACITY
     narrow: ClassVar[bool] = True
     passes_nan: ClassVar[bool] = True
@@ -179,19 +171,6 @@ class TritonNoisedHinge(DrawnHinge):
             block=min(triton.block_of(classes), 4096),
         )
         return out, gradient * kept.active, None
-
-    @property
-    def name(self) -> str:
-        """The name of the loss."""
-        return "noised_topk_hinge"
-
-    def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
-        """Launch the kernels of a call with such scores and margins."""
-        labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
-        seeds = torch.zeros_like(labels).reshape(-1)
-        losses, kept = self.forward(scores, labels, margin, seeds, with_gradient=with_gradient)
-        if with_gradient:
-            self.backward(losses.mean().expand(len(scores)), scores, labels, kept)
 
     @property
     def _lanes(self) -> int:

@@ -1,13 +1,13 @@
 """Draws of the k-th largest noisy score: its class in each draw, and its mean noise.
 
 For long rows whose values can be read, only values that exceed a threshold are drawn, as ``exceedances.py`` explains
-and proves. ``threshold.py`` chooses the thresholds, and ``columns.py`` draws.
+and proves. It also chooses the thresholds; ``columns.py`` draws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,12 +16,11 @@ from topk_losses._core.backends import choose
 from topk_losses._core.checks import values_are_readable
 from topk_losses._noised import cpu
 from topk_losses._noised.columns import Columns
-from topk_losses._noised.generators import Generators, check_generators, seeds_of, shares
+from topk_losses._noised.exceedances import find_threshold
 from topk_losses._noised.kth_largest import LONGEST, kth_largest
-from topk_losses._noised.threshold import find_threshold
-from topk_losses._rows.candidates import grouped
+from topk_losses._rows.selection import grouped
 
-__all__ = ["Draws", "noised_draws"]
+__all__ = ["Draws", "Generators", "check_generators", "noised_draws", "seeds_of", "shares"]
 
 SHORTEST = 64  # rows with fewer classes than this, or than 8 k, are drawn in full
 FEW_CLASSES, MANY_DRAWS = 48, 2**11  # for so few classes and so many draws, draws are sorted side by side
@@ -89,12 +88,7 @@ def _compiled(scores: Tensor, k: int, epsilon: float, samples: int, generator: G
 
 
 def _in_full(
-    scores: Tensor,
-    k: int,
-    epsilon: float,
-    samples: int,
-    noise: Tensor | None,
-    generator: Generators,
+    scores: Tensor, k: int, epsilon: float, samples: int, noise: Tensor | None, generator: Generators
 ) -> Draws:
     if epsilon == 0:
         classes = scores.topk(k).indices[:, -1:]
@@ -107,25 +101,14 @@ def _in_full(
     # Relative to the k-th largest score, so that the noise is not rounded away beside large scores.
     hard = scores.topk(k).values[:, -1:]
     noisy = scores - hard.masked_fill(hard == -torch.inf, 0) + noise
-    places = _kth_places(noisy, k) if _side_by_side(scores, k, len(noise)) else noisy.topk(k).indices[..., -1]
+    few = k <= LONGEST and scores.shape[1] <= FEW_CLASSES and len(noise) * len(scores) >= MANY_DRAWS
+    if few and values_are_readable(scores):
+        columns = noisy.permute(2, 0, 1).reshape(noisy.shape[2], -1)
+        equal = columns == kth_largest(columns, k)
+        places = equal.to(torch.uint8).argmax(0).view(noisy.shape[:2])
+    else:
+        places = noisy.topk(k).indices[..., -1]
     return Draws(places.t(), noise.gather(2, places.unsqueeze(2)).squeeze(2).mean(0))
-
-
-def _side_by_side(scores: Tensor, k: int, samples: int) -> bool:
-    rows, classes = scores.shape
-    return (
-        values_are_readable(scores)
-        and k <= LONGEST
-        and classes <= FEW_CLASSES
-        and samples * rows >= MANY_DRAWS
-    )
-
-
-def _kth_places(noisy: Tensor, k: int) -> Tensor:
-    """The class of the k-th largest, ``(B, N, L)`` to ``(B, N)``, for few classes and many rows."""
-    columns = noisy.permute(2, 0, 1).reshape(noisy.shape[2], -1)
-    equal = columns == kth_largest(columns, k)
-    return equal.to(torch.uint8).argmax(0).view(noisy.shape[:2])
 
 
 def _normal(samples: int, scores: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -197,3 +180,29 @@ def _without_unusual_rows(
     if usual.any():
         classes[usual], noise[usual] = _by_exceedances(scores[usual], k, epsilon, samples, generator)
     return Draws(classes, noise)
+
+
+Generators: TypeAlias = torch.Generator | Sequence[torch.Generator] | None
+
+
+def check_generators(generator: Generators, rows: int) -> None:
+    """Check one generator, or several that divide the rows evenly."""
+    if isinstance(generator, Sequence) and (not generator or rows % len(generator)):
+        raise ValueError(
+            f"generator must be one, or several whose number divides the {rows} samples, got {len(generator)}"
+        )
+
+
+def seeds_of(generator: Generators, device: torch.device) -> Tensor:
+    """A seed from each generator ``(G,)``, for kernels that make their own noise."""
+    sources = generator if isinstance(generator, Sequence) else [generator]
+    seeds = [torch.randint(2**63 - 1, (1,), generator=one, device=device) for one in sources]
+    return seeds[0] if len(seeds) == 1 else torch.cat(seeds)
+
+
+def shares(scores: Tensor, generator: Generators) -> list[tuple[Tensor, torch.Generator | None]]:
+    """The rows for which each generator draws, and the generator."""
+    if generator is None or isinstance(generator, torch.Generator):
+        return [(scores, generator)]
+    check_generators(generator, len(scores))
+    return list(zip(torch.split(scores, len(scores) // len(generator)), generator, strict=True))

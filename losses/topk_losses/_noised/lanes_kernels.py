@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_losses._core.numba_kernels import inner
-from topk_losses._noised.bins_kernels import kth_largest
-from topk_losses._noised.shared_kernels import ABOVE, BINS, OUTRIGHT, WIDTH
+from topk_losses._noised.bins_kernels import ABOVE, BINS, OUTRIGHT, WIDTH, kth_largest
 
 if TYPE_CHECKING:
-    from topk_losses._noised.shared_kernels import (
-        Binned,
-        Block,
-        Completion,
-        Doubles,
-        Floats,
-        Integers,
-        Tables,
-    )
+    from topk_losses._noised.bins_kernels import Binned, Block, Completion, Doubles, Floats, Integers, Tables
 
 __all__ = ["draw"]
 

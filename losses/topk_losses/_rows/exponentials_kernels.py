@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
     SUMMED,
+    Doubles,
+    Floats,
+    Integers,
     buffers_for,
     drop_subnormal,
     entry,
@@ -18,17 +20,13 @@ from topk_losses._core.numba_kernels import (
 
 __all__ = ["buffers_for", "multiples", "sums"]
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Places = NDArray[np.int64]
-
 
 @entry
 def sums(
     scores: Floats,
     references: Floats,
     scale: float,
-    places: Places,
+    places: Integers,
     totals: Doubles,
     buffers: Floats,
     first: int,

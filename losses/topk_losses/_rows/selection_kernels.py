@@ -11,14 +11,11 @@ Scores are compared as integers with the same order, NaN being the largest, beca
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import entry, inner, key_of
+from topk_losses._core.numba_kernels import Integers, Keys, entry, inner, key_of
 
 __all__ = ["buffers_for", "largest"]
 
-Keys = NDArray[np.int32]
-Places = NDArray[np.int64]
 
 LANES = 64  # the smallest number of groups
 GROUP = 32  # classes in a group of a long row
@@ -26,7 +23,7 @@ LEAST_KEY, LARGEST_KEY = np.int32(-(2**31)), np.int32(2**31 - 1)
 INFINITE = np.int32(0x7F800000)  # the bits of +inf; larger bits, without the sign, are NaN
 
 
-def buffers_for(classes: int, k: int) -> tuple[Keys, Keys, Places]:
+def buffers_for(classes: int, k: int) -> tuple[Keys, Keys, Integers]:
     """Buffers for one thread: group maxima, and candidates with their classes, with room for one group too many."""
     groups = LANES * max(1 + 2 * k // LANES, classes // (LANES * GROUP))
     most = 4 * k + 64 + classes // groups + 1
@@ -80,7 +77,7 @@ def _bound(keys: Keys, k: int) -> int:
 
 
 @inner
-def _candidates(row: Keys, maxima: Keys, bound: int, most: int, keys: Keys, places: Places) -> int:
+def _candidates(row: Keys, maxima: Keys, bound: int, most: int, keys: Keys, places: Integers) -> int:
     """Collect the classes that reach the bound, and return their number; stop when there are more than ``most``."""
     count, groups = 0, len(maxima)
     for group in range(groups):
@@ -106,7 +103,7 @@ def _rank(keys: Keys, i: int) -> int:
 
 
 @inner
-def _insert(key: np.int32, index: int, keys: Keys, places: Places) -> None:
+def _insert(key: np.int32, index: int, keys: Keys, places: Integers) -> None:
     """Insert a key into a descending list; the last key drops out."""
     j = len(keys) - 1
     while j > 0 and keys[j - 1] < key:
@@ -118,7 +115,7 @@ def _insert(key: np.int32, index: int, keys: Keys, places: Places) -> None:
 
 
 @inner
-def _one_by_one(row: Keys, maxima: Keys, bound: int, keys: Keys, places: Places) -> None:
+def _one_by_one(row: Keys, maxima: Keys, bound: int, keys: Keys, places: Integers) -> None:
     """Find the k largest by insertion, where many classes reach the bound: equal scores, or an unlucky order."""
     keys[:] = LEAST_KEY
     last = len(keys) - 1
@@ -132,7 +129,7 @@ def _one_by_one(row: Keys, maxima: Keys, bound: int, keys: Keys, places: Places)
 
 @entry
 def largest(
-    bits: Keys, maxima: Keys, keys: Keys, candidates: Places, places: Places, first: int, last: int
+    bits: Keys, maxima: Keys, keys: Keys, candidates: Integers, places: Integers, first: int, last: int
 ) -> None:
     """Write the classes of the k largest scores of each row, descending.
 

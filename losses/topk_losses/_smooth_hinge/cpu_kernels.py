@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topk_losses._core.numba import compiled
-from topk_losses._core.numba_kernels import LOWEST, SUMMED, buffers_for, contracting, entry, inner
+from topk_losses._core.numba_kernels import (
+    LOWEST,
+    SUMMED,
+    Doubles,
+    Floats,
+    Integers,
+    buffers_for,
+    contracting,
+    entry,
+    inner,
+)
 
 __all__ = ["KEPT", "buffers_for", "hinge_backward", "hinge_forward"]
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 KEPT = 3  # numbers kept per row: a centre near t, t minus the centre, and the sum of x
 MOST_STEPS = 200  # about ten are needed; bisection alone would take as many as t has bits
@@ -122,7 +128,7 @@ def _part_sums(
 def _row(
     row: Floats,
     label: int,
-    places: Places,
+    places: Integers,
     own: float,
     margin: float,
     k: int,
@@ -159,8 +165,8 @@ def _row(
 @entry
 def hinge_forward(
     scores: Floats,
-    labels: Places,
-    places: Places,
+    labels: Integers,
+    places: Integers,
     margins: Doubles,
     gamma: float,
     losses: Floats,
@@ -214,7 +220,7 @@ def _clipped(
 @entry
 def hinge_backward(
     scores: Floats,
-    labels: Places,
+    labels: Integers,
     gradients: Floats,
     kept: Floats,
     k: int,

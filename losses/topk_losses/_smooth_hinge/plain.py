@@ -24,9 +24,8 @@ from torch import Tensor
 
 from topk_losses._core.autograd import Rule
 from topk_losses._core.checks import values_are_readable
-from topk_losses._rows.invalid import with_nan
-from topk_losses._rows.places import others_of, places_among
-from topk_losses._rows.selection import largest
+from topk_losses._core.shapes import with_nan
+from topk_losses._rows.selection import largest, others_of, places_among
 
 __all__ = ["PlainSmoothHinge"]
 

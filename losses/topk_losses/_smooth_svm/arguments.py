@@ -3,10 +3,10 @@
 ``log σ_K - log σ_{K-1}`` of ``e_j = exp(s_j / (K τ))`` over the classes j ≠ y, and ``π^(K) - π^(K-1)``, are computed in
 one of two ways:
 
-* ``_without_split``: power sums of all classes (``power_sums.py``), for rows in which no class dominates;
+* ``_without_split``: power sums of all classes (``symmetric.py``), for rows in which no class dominates;
 * ``_split_rows``: a recursion over the M largest classes (``leading.py``) and power sums of the rest, for any row.
 
-Computations over all classes use the precision of the scores; ``power_sums.py`` proves that this does not amplify
+Computations over all classes use the precision of the scores; ``symmetric.py`` proves that this does not amplify
 errors. The largest classes and the scalars of a row are float64. This keeps the argument accurate for small τ, where
 ``s_y / (K τ)`` may be 1e7.
 """
@@ -27,7 +27,7 @@ from topk_losses._smooth_svm.leading import (
     totals,
     weights,
 )
-from topk_losses._smooth_svm.power_sums import (
+from topk_losses._smooth_svm.symmetric import (
     enough_powers,
     horner,
     in_units_of_one,

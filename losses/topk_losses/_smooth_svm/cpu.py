@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.autograd import Rule
 from topk_losses._core.backends import OnFirstUse
-from topk_losses._smooth_svm.complete import complete_losses
-from topk_losses._smooth_svm.power_sums import log_subsets
-from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT
+from topk_losses._smooth_svm.plain import CompleteSmoothSVM
+from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT, log_subsets
 
 __all__ = ["NumbaSmoothSVM", "refusal"]
 
@@ -43,21 +40,10 @@ def refusal(scores: Tensor, target: Tensor, k: int, asked: bool = False) -> str 
     return numba.refusal(scores, DTYPES)
 
 
-@dataclass(frozen=True)
-class NumbaSmoothSVM(Rule[Any]):
+class NumbaSmoothSVM(CompleteSmoothSVM):
     """The smooth top-K SVM with K and temperature τ, in two float32 kernels."""
 
     keeps = Kept
-
-    k: int
-    tau: float
-    ignore_index: int = -100
-    complete: ClassVar[bool] = True
-    passes_nan: ClassVar[bool] = True
-
-    def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
-        """The losses in plain torch."""
-        return complete_losses(scores, labels, margin, self.k, self.tau, self.ignore_index)
 
     def forward(
         self, scores: Tensor, labels: Tensor, margin: float | Tensor, *, with_gradient: bool

@@ -1,7 +1,7 @@
 r"""CPU kernels of the smooth top-K SVM: a loop over rows, each read once forward and once backward.
 
 The method is that of ``cuda_kernels.py``. Let e = exp(s / (K τ)) in units of the largest. A row is *comparable* if its
-mass ``Σ e`` is at least 3K; then power sums give the polynomials (``power_sums.py`` has the proof and the bound on the
+mass ``Σ e`` is at least 3K; then power sums give the polynomials (``symmetric.py`` has the proof and the bound on the
 number of sums, here chosen per row). In other rows the K largest values are taken out, and further values above
 W / (2K), in units of the K-th largest, where W is the mass of all values but the K - 1 largest in these units. Then κ
 is at most 1/2 for the remaining values, and at most 2K further values are taken out.
@@ -21,28 +21,41 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
     SUMMED,
+    Doubles,
+    Floats,
+    Integers,
+    Keys,
     contracting,
     drop_subnormal,
     entry,
     inner,
     powers_of_two,
 )
-from topk_losses._smooth_svm.largest_kernels import LANES, largest_key, largest_other, take_out
-from topk_losses._smooth_svm.leading_kernels import entries, recursion, totals
+from topk_losses._smooth_svm.leading_kernels import (
+    LANES,
+    entries,
+    largest_key,
+    largest_other,
+    recursion,
+    take_out,
+    totals,
+)
 from topk_losses._smooth_svm.power_sums_kernels import (
+    HEADER,
+    INFINITE,
+    TOLERANCE,
+    Buffers,
     enough_powers,
     newton,
     power_sums,
     store_coefficients,
     two_sums,
 )
-from topk_losses._smooth_svm.shared_kernels import HEADER, INFINITE, TOLERANCE, Buffers
 
 __all__ = [
     "backward_buffer_for",
@@ -52,10 +65,6 @@ __all__ = [
     "smooth_backward",
     "smooth_forward",
 ]
-
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Whole = NDArray[np.int32]
 
 
 @entry
@@ -130,7 +139,7 @@ def _comparable_row(
 
 @inner
 def _split_row(
-    row: Floats, label: int, k: int, scale: float, buffers: Buffers, slope: bool, kept: Floats, places: Whole
+    row: Floats, label: int, k: int, scale: float, buffers: Buffers, slope: bool, kept: Floats, places: Keys
 ) -> tuple[float, int, int]:
     """``log σ_K - log σ_{K-1}`` in units of the K-th largest value, r, and the number of values taken out."""
     count, weight = take_out(row, label, k, np.float32(scale * LOG2E), buffers, places)
@@ -155,7 +164,7 @@ def _split_row(
 
 @inner
 def _argument(
-    row: Floats, label: int, k: int, scale: float, buffers: Buffers, slope: bool, kept: Floats, numbers: Whole
+    row: Floats, label: int, k: int, scale: float, buffers: Buffers, slope: bool, kept: Floats, numbers: Keys
 ) -> float:
     """``log σ_K - log σ_{K-1}`` minus the label's exponent; NaN for rows with NaN or +inf."""
     reference = largest_other(row, label)
@@ -178,7 +187,7 @@ def _argument(
 @entry
 def smooth_forward(
     scores: Floats,
-    labels: NDArray[np.int64],
+    labels: Integers,
     margins: Doubles,
     ignored: int,
     k: int,
@@ -186,7 +195,7 @@ def smooth_forward(
     slope: bool,
     losses: Floats,
     kept: Floats,
-    whole: Whole,
+    whole: Keys,
     floats: Floats,
     doubles: Doubles,
     first: int,
@@ -270,10 +279,10 @@ def _polynomial(
 @entry
 def smooth_backward(
     scores: Floats,
-    labels: NDArray[np.int64],
+    labels: Integers,
     gradients: Floats,
     kept: Floats,
-    whole: Whole,
+    whole: Keys,
     k: int,
     tau: float,
     by_scores: Floats,

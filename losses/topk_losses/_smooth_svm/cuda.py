@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from topk_losses._core import triton
-from topk_losses._core.autograd import Rule
 from topk_losses._core.backends import OnFirstUse
-from topk_losses._smooth_svm.complete import complete_losses
+from topk_losses._smooth_svm.plain import CompleteSmoothSVM
 
 __all__ = ["MOST_K", "TritonSmoothSVM", "refusal"]
 
@@ -32,13 +30,13 @@ def refusal(
     """Why the kernels do not take this call."""
     if k > MOST_K:
         return f"k is above {MOST_K}"
+    per_row = torch.float32 if isinstance(margin, Tensor) else None
     return triton.refusal(scores, target, asked) or triton.failure(
-        TritonSmoothSVM(k, tau=1.0), scores, margin
+        TritonSmoothSVM(k, tau=1.0), "smooth_topk_svm", scores, per_row
     )
 
 
-@dataclass(frozen=True)
-class TritonSmoothSVM(Rule[Any]):
+class TritonSmoothSVM(CompleteSmoothSVM):
     """The smooth top-K SVM with K and temperature τ, in two kernels.
 
     The kernels read scores of any precision directly from memory; the losses are float32.
@@ -46,16 +44,7 @@ class TritonSmoothSVM(Rule[Any]):
 
     keeps = Kept
 
-    k: int
-    tau: float
-    ignore_index: int = -100
-    complete: ClassVar[bool] = True
     narrow: ClassVar[bool] = True
-    passes_nan: ClassVar[bool] = True
-
-    def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
-        """The losses in plain torch."""
-        return complete_losses(scores, labels, margin, self.k, self.tau, self.ignore_index)
 
     def forward(
         self, scores: Tensor, labels: Tensor, margin: float | Tensor, *, with_gradient: bool
@@ -112,18 +101,6 @@ class TritonSmoothSVM(Rule[Any]):
             block=triton.block_of(classes),
         )
         return by_score, by_margin
-
-    @property
-    def name(self) -> str:
-        """The name of the loss."""
-        return "smooth_topk_svm"
-
-    def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:
-        """Launch the kernels of a call with such scores and margins."""
-        labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
-        losses, kept = self.forward(scores, labels, margin, with_gradient=with_gradient)
-        if with_gradient:
-            self.backward(losses.mean().expand(len(scores)), scores, labels, kept)
 
     @property
     def _most(self) -> int:

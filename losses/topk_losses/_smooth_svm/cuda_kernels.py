@@ -1,7 +1,7 @@
 r"""Triton kernels of the smooth top-K SVM: one program per row, the row read once forward and once backward.
 
 In the forward pass the scores of a row stay in registers. Let e = exp(s / (K τ)) in units of the largest. The row is
-*comparable* if its mass ``Σ e`` is at least 3K; then power sums give the polynomials (proof in ``power_sums.py``). In
+*comparable* if its mass ``Σ e`` is at least 3K; then power sums give the polynomials (proof in ``symmetric.py``). In
 other rows the largest values are taken out one after the other: the K largest, and further values above W / (2K) in
 units of the K-th largest, where W is the mass of all values but the K - 1 largest in these units. As every (K-1)-subset
 leaves at least the mass W to extend it with, ``K σ_K >= W σ_{K-1}``. So ``κ = a σ_{K-1} / σ_K <= 1/2`` for the largest

@@ -13,7 +13,7 @@ m-th term is the probability that j is the m-th largest of the random subset.
 
 The values that are not split off (the *rest*) enter through their own polynomials R_m, in units of the smallest
 value split off, as the start of the adjoint recursion. If M >= 3K, then ``a σ_{K-1} / σ_K <= K / (M - K + 1) < 1/2``
-for the largest value a of the rest, since all M values are at least a. ``power_sums.py`` requires this bound.
+for the largest value a of the rest, since all M values are at least a. ``symmetric.py`` requires this bound.
 """
 
 from __future__ import annotations

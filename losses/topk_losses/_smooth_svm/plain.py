@@ -8,7 +8,7 @@ at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import Rule
 from topk_losses._core.checks import values_are_readable
+from topk_losses._core.shapes import computing
 from topk_losses._smooth_svm.arguments import Problem, Slope, rows_argument, slope_rows
 
-__all__ = ["PlainSmoothSVM"]
+__all__ = ["CompleteSmoothSVM", "PlainSmoothSVM"]
 
 CHUNK = 2**18  # scores processed at once, so that intermediate results fit into the cache
 CHUNK_TABLES = 2**22  # table entries of the classes split off that are processed at once, for the same reason
@@ -76,3 +77,22 @@ class PlainSmoothSVM(Rule[Any]):
         if not adaptive:
             return max(1, scores.shape[0])
         return max(1, min(CHUNK // scores.shape[1], CHUNK_TABLES // (3 * self.k**2)))
+
+
+@dataclass(frozen=True)
+class CompleteSmoothSVM(Rule[Any]):
+    """What the rules with kernels share: they handle ignored labels (loss 0) and masked targets (+inf) themselves."""
+
+    k: int
+    tau: float
+    ignore_index: int = -100
+    complete: ClassVar[bool] = True
+    passes_nan: ClassVar[bool] = True
+
+    def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
+        """The losses in plain torch."""
+        rows, ignored = computing(scores), labels == self.ignore_index
+        labels = labels.masked_fill(ignored, 0)
+        losses = PlainSmoothSVM(self.k, self.tau).plain(rows, labels, margin)
+        masked = rows.detach().gather(1, labels).squeeze(1) == -torch.inf
+        return losses.masked_fill(masked, torch.inf).masked_fill(ignored.squeeze(1), 0)

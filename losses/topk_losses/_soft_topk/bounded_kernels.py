@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import ONE, SUMMED, contracting, inner, scale_by, summing
+from topk_losses._core.numba_kernels import (
+    ONE,
+    SUMMED,
+    Floats,
+    Integers,
+    contracting,
+    inner,
+    scale_by,
+    summing,
+)
 
 __all__ = ["bounded_densities", "bounded_threshold"]
 
-Floats = NDArray[np.float32]
-Places = NDArray[np.int64]
 
 MOST_STEPS = 100
 SMALL, EXACT = 1e-9, 3e-8  # tolerances for the last step and for the sum of memberships
@@ -45,7 +51,7 @@ def _density(x: float, cubed: bool) -> float:
 
 @inner
 def _sums(
-    row: Floats, places: Places, tau: float, b: float, cubed: bool, values: Floats
+    row: Floats, places: Integers, tau: float, b: float, cubed: bool, values: Floats
 ) -> tuple[float, float]:
     """K minus the sum of all memberships, and the sum of all densities.
 
@@ -66,7 +72,7 @@ def _sums(
 
 
 @inner
-def bounded_threshold(row: Floats, places: Places, tau: float, cubed: bool, values: Floats) -> float:
+def bounded_threshold(row: Floats, places: Integers, tau: float, cubed: bool, values: Floats) -> float:
     """The threshold relative to the (K+1)-th score, in units of τ; it is at most 1 below that score."""
     k = len(places) - 1
     _distances(row, row[places[k]], np.float32(1 / tau), values)
@@ -103,7 +109,7 @@ def _part_densities(out: Floats, b: np.float32, cubed: bool) -> float:
 
 @inner
 def bounded_densities(
-    row: Floats, places: Places, tau: float, b: float, cubed: bool, factor: float, out: Floats
+    row: Floats, places: Integers, tau: float, b: float, cubed: bool, factor: float, out: Floats
 ) -> None:
     """Write ``factor · F'_j / Σ F'``, or 0 if no class is between the bounds."""
     k, total = len(places) - 1, 0.0

@@ -46,7 +46,9 @@ class NumbaSoftTopK(PlainSoftTopK):
         losses = scores.new_empty(rows)
         numbers = scores.new_empty(rows, KERNELS.KEPT, dtype=torch.float64)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
-        how = float(self.tau), CODES[self.shape], self.by_log, *self._search(classes)
+        bounds = self._form.bracket(self.k, classes)
+        guess = NormalDist().inv_cdf(self.k / classes)  # of the Gaussian shape
+        how = float(self.tau), CODES[self.shape], self.by_log, *bounds, guess
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
@@ -68,7 +70,3 @@ class NumbaSoftTopK(PlainSoftTopK):
 
         numba.over_rows(part, scores)
         return (out,)
-
-    def _search(self, classes: int) -> tuple[float, float, float]:
-        """The bounds of the threshold, and the normal quantile for the first guess of the Gaussian shape."""
-        return *self._form.bracket(self.k, classes), NormalDist().inv_cdf(self.k / classes)

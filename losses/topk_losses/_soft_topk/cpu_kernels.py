@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
     SUMMED,
+    Doubles,
+    Floats,
+    Integers,
     buffers_for,
     drop_subnormal,
     entry,
@@ -37,9 +39,6 @@ from topk_losses._soft_topk.shapes import CODES
 
 __all__ = ["KEPT", "buffers_for", "doubles_for", "scratch_for", "soft_backward", "soft_forward"]
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 LOGISTIC, LAPLACE, GAUSSIAN = CODES["logistic"], CODES["laplace"], CODES["gaussian"]
 CLIP, POWER, MIDPOINT = CODES["clip"], CODES["power"], CODES["midpoint"]
@@ -149,7 +148,7 @@ def _threshold(
 
 
 @inner
-def _prepared(row: Floats, places: Places, tau: float, out: Floats, near: Doubles) -> float:
+def _prepared(row: Floats, places: Integers, tau: float, out: Floats, near: Doubles) -> float:
     """Write the exponentials of the others, and those of the K best relative to the K-th; return the gap."""
     k = len(places) - 1
     reference, kth = row[places[k]], np.float64(row[places[k - 1]])
@@ -184,8 +183,8 @@ def _of_label(x: float, shape: int, by_log: bool) -> tuple[float, float]:
 @entry
 def soft_forward(
     scores: Floats,
-    labels: Places,
-    places: Places,
+    labels: Integers,
+    places: Integers,
     tau: float,
     shape: int,
     by_log: bool,
@@ -260,7 +259,7 @@ def _part_densities(out: Floats, inverse: np.float32, logistic: bool) -> float:
 
 @inner
 def _shares(
-    row: Floats, places: Places, tau: float, b: float, shape: int, factor: float, out: Floats
+    row: Floats, places: Integers, tau: float, b: float, shape: int, factor: float, out: Floats
 ) -> None:
     """Write ``factor · F'_j / Σ F'`` for the logistic and the Laplace shape."""
     k = len(places) - 1
@@ -294,8 +293,8 @@ def _density(x: float, power: float, shape: int) -> float:
 @entry
 def soft_backward(
     scores: Floats,
-    labels: Places,
-    places: Places,
+    labels: Integers,
+    places: Integers,
     kept: Doubles,
     gradients: Floats,
     tau: float,

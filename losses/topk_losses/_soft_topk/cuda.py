@@ -31,7 +31,7 @@ def refusal(
 ) -> str | None:
     """Why the kernels do not take these rows ``(N, L)`` and labels ``(N, 1)``."""
     return triton.refusal(scores, labels, asked) or triton.failure(
-        TritonSoftTopK(k, 1.0, shape, by_log), scores, 0.0
+        TritonSoftTopK(k, 1.0, shape, by_log), "soft_topk_loss", scores
     )
 
 
@@ -86,18 +86,6 @@ class TritonSoftTopK(PlainSoftTopK):
             **_shared_out(classes),
         )
         return (out,)
-
-    @property
-    def name(self) -> str:
-        """The name of the loss."""
-        return "soft_topk_loss"
-
-    def rehearse(self, scores: Tensor, margin: float | Tensor, with_gradient: bool) -> None:  # noqa: ARG002
-        """Launch the kernels of a call with such scores."""
-        labels = torch.zeros(len(scores), 1, dtype=torch.int64, device=scores.device)
-        losses, kept = self.forward(scores, labels, with_gradient=with_gradient)
-        if with_gradient:
-            self.backward(losses.mean().expand(len(scores)), scores, labels, kept)
 
 
 def _shared_out(classes: int) -> dict[str, int]:

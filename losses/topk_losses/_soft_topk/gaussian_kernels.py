@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
+    Floats,
+    Integers,
     contracting,
     inner,
     powers_of_two,
@@ -26,8 +27,6 @@ from topk_losses._core.numba_kernels import (
 
 __all__ = ["gaussian_densities", "gaussian_of_label", "gaussian_threshold", "scratch_for"]
 
-Floats = NDArray[np.float32]
-Places = NDArray[np.int64]
 
 MOST_STEPS = 100  # three or four are needed
 SMALL = 5e-4  # the size of a last step: the remaining error is a quarter of its square
@@ -121,7 +120,7 @@ def _start(x: Floats, quantile: float) -> float:
 
 
 @inner
-def _prepared(row: Floats, places: Places, tau: float, x: Floats, near: Floats) -> float:
+def _prepared(row: Floats, places: Integers, tau: float, x: Floats, near: Floats) -> float:
     """Write the others' distances from the (K+1)-th score, and the K best's below the K-th; return the gap."""
     k = len(places) - 1
     reference, kth = row[places[k]], np.float64(row[places[k - 1]])
@@ -133,7 +132,7 @@ def _prepared(row: Floats, places: Places, tau: float, x: Floats, near: Floats) 
 
 
 @inner
-def _leave_out(x: Floats, places: Places) -> None:
+def _leave_out(x: Floats, places: Integers) -> None:
     for j in range(len(places) - 1):
         x[places[j]] = np.float32(-FURTHEST)
 
@@ -141,7 +140,7 @@ def _leave_out(x: Floats, places: Places) -> None:
 @inner
 def gaussian_threshold(
     row: Floats,
-    places: Places,
+    places: Integers,
     tau: float,
     below: float,
     beyond: float,
@@ -185,7 +184,7 @@ def gaussian_of_label(x: float, by_log: bool) -> tuple[float, float]:
 
 
 @inner
-def _of_the_best(row: Floats, places: Places, tau: float, level: float, j: int) -> float:
+def _of_the_best(row: Floats, places: Integers, tau: float, level: float, j: int) -> float:
     """The density of the j-th best class in units of φ at ``max(level, 0)``, with ``level = gap - b``."""
     kth = np.float64(row[places[len(places) - 2]])
     x, unit = (kth - np.float64(row[places[j]])) / tau, max(level, 0.0)
@@ -193,7 +192,9 @@ def _of_the_best(row: Floats, places: Places, tau: float, level: float, j: int) 
 
 
 @inner
-def _of_the_others(row: Floats, places: Places, tau: float, b: float, out: Floats, scratch: Floats) -> float:
+def _of_the_others(
+    row: Floats, places: Integers, tau: float, b: float, out: Floats, scratch: Floats
+) -> float:
     """Write the others' densities in units of φ at ``max(b, 0)``, and 0 for the K best; return the sum."""
     reference, level, scale, total = row[places[-1]], np.float32(min(b, FURTHEST)), np.float32(1 / tau), 0.0
     for start in range(0, len(row), TILE):
@@ -210,7 +211,7 @@ def _of_the_others(row: Floats, places: Places, tau: float, b: float, out: Float
 
 @inner
 def gaussian_densities(
-    row: Floats, places: Places, tau: float, b: float, factor: float, out: Floats, scratch: Floats
+    row: Floats, places: Integers, tau: float, b: float, factor: float, out: Floats, scratch: Floats
 ) -> None:
     """Write ``factor · F'_j / Σ F'``."""
     k, best = len(places) - 1, 0.0

@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 
 from topk_losses._core.autograd import RuleOfLabels, in_forward_mode
+from topk_losses._core.shapes import with_nan
 from topk_losses._rows.exponentials import Kept, kept_and_sum, multiples
-from topk_losses._rows.invalid import with_nan
 from topk_losses._rows.selection import largest
 
 __all__ = ["LapSum", "soft_topk"]

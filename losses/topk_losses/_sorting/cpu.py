@@ -60,16 +60,12 @@ class NumbaSorting(RuleOfLabels[Any]):
         places = largest(scores, min(network.candidates, scores.shape[1])).indices.contiguous()
         losses, slopes = scores.new_empty(rows), scores.new_empty(places.shape)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
-        weights = _weights(network.mixture)
+        # The weight of each rank's probability: the sum of the P_k with k >= 2 that include this rank.
+        reaching = list(accumulate(reversed([0.0, *network.mixture[1:]])))[::-1]
+        weights = torch.tensor(reaching, dtype=torch.float64, device="cpu").numpy()
         comparators = KERNELS.comparators(network.candidates)
-        how = (
-            network.candidates,
-            network.mixture[0],
-            weights,
-            float(network.steepness),
-            comparators,
-            with_gradient,
-        )
+        relaxed = float(network.steepness), comparators, with_gradient
+        how = network.candidates, network.mixture[0], weights, *relaxed
         outputs = losses.numpy(), slopes.numpy()
 
         def part(first: int, last: int) -> None:
@@ -83,10 +79,3 @@ class NumbaSorting(RuleOfLabels[Any]):
         """The gradient: the slopes of the candidates at their classes, else 0."""
         out = torch.zeros_like(scores, memory_format=torch.contiguous_format)
         return (out.scatter_(1, kept.places, kept.slopes * gradient.unsqueeze(1)),)
-
-
-def _weights(mixture: Any) -> Any:
-    """The weight of each rank's probability: the sum of the P_k with k >= 2 that include this rank."""
-    shares = [0.0, *mixture[1:]]
-    reaching = list(accumulate(reversed(shares)))[::-1]
-    return torch.tensor(reaching, dtype=torch.float64, device="cpu").numpy()

@@ -20,15 +20,11 @@ import functools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from topk_losses._core.numba_kernels import contracting, entry, inner
+from topk_losses._core.numba_kernels import Doubles, Floats, Integers, contracting, entry, inner
 
 __all__ = ["buffers_for", "comparators", "sorting"]
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 LANES = 32  # rows processed at once
 MOST_VALUES = 2**16  # the largest product of wires, stages and lanes; large networks have fewer lanes
@@ -42,7 +38,7 @@ A4, A5, A6, A7 = 0.11103534812983296, -0.0899321638579795, 0.06977001333157166, 
 
 
 @functools.cache
-def comparators(wires: int) -> Places:
+def comparators(wires: int) -> Integers:
     """Batcher's bitonic network: rows of first wire, distance to the second wire, and whether the larger goes first.
 
     A row stands for ``distance`` comparators with consecutive first wires, beginning with the row's first wire. Every
@@ -127,7 +123,7 @@ def _add(factor: float, values: Doubles, out: Doubles) -> None:
 
 
 @inner
-def _forth(network: Places, states: Doubles, stays: Doubles, lanes: int) -> None:
+def _forth(network: Integers, states: Doubles, stays: Doubles, lanes: int) -> None:
     stage = -1
     for c in range(len(network)):
         start, size = network[c, 0] * lanes, network[c, 1] * lanes
@@ -143,7 +139,7 @@ def _forth(network: Places, states: Doubles, stays: Doubles, lanes: int) -> None
 
 @inner
 def _back(
-    network: Places, states: Doubles, stays: Doubles, slopes: Doubles, lanes: int, scratch: Doubles
+    network: Integers, states: Doubles, stays: Doubles, slopes: Doubles, lanes: int, scratch: Doubles
 ) -> None:
     """Turn the derivatives with respect to the network's outputs into those with respect to its inputs."""
     stage = len(stays)
@@ -169,7 +165,7 @@ def _back(
 
 @inner
 def _enter(
-    row: Floats, label: int, places: Places, steepness: float, wires: Doubles, lane: int, lanes: int
+    row: Floats, label: int, places: Integers, steepness: float, wires: Doubles, lane: int, lanes: int
 ) -> bool:
     """Write a row to the wires of its lane, move the label to the front of ``places``; return whether it is valid."""
     own, n = float(row[label]), len(places)
@@ -249,13 +245,13 @@ def _by_score(
 @entry
 def sorting(
     scores: Floats,
-    labels: Places,
-    places: Places,
+    labels: Integers,
+    places: Integers,
     wires: int,
     top1: float,
     weights: Doubles,
     steepness: float,
-    network: Places,
+    network: Integers,
     with_gradient: bool,
     losses: Floats,
     slopes: Floats,

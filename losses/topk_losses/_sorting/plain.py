@@ -31,9 +31,8 @@ from torch.nn.functional import logsigmoid
 
 from topk_losses._core.autograd import in_forward_mode
 from topk_losses._core.checks import values_are_readable
-from topk_losses._rows.invalid import with_nan
-from topk_losses._rows.places import others_of, places_among
-from topk_losses._rows.selection import largest
+from topk_losses._core.shapes import with_nan
+from topk_losses._rows.selection import largest, others_of, places_among
 
 __all__ = ["RELAXATIONS", "Network", "plain_losses"]
 

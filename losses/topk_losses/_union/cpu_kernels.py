@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from topk_losses._core.numba_kernels import (
     LOG2E,
     ONE,
     SUMMED,
+    Floats,
+    Integers,
     buffers_for,
     drop_subnormal,
     entry,
@@ -21,8 +22,6 @@ from topk_losses._core.numba_kernels import (
 
 __all__ = ["KEPT", "buffers_for", "union_backward", "union_forward"]
 
-Floats = NDArray[np.float32]
-Places = NDArray[np.int64]
 
 KEPT = 4  # numbers kept per row: the largest score, and factors for all classes, for the K best and for the label
 SCALE = np.float32(LOG2E)
@@ -30,7 +29,7 @@ LEAST = -1e30  # replaces log q = -inf of a masked label: its gradient is 0 time
 
 
 @inner
-def _largest_and_rest(row: Floats, places: Places, buffers: Floats) -> tuple[float, float]:
+def _largest_and_rest(row: Floats, places: Integers, buffers: Floats) -> tuple[float, float]:
     """The sums of ``exp(s - s_[1])`` over the K best classes and over the others."""
     powers_of_two(row, row[places[0]], SCALE, ONE, buffers)
     best, rest = 0.0, 0.0
@@ -63,8 +62,8 @@ def _numbers(
 @entry
 def union_forward(
     scores: Floats,
-    labels: Places,
-    places: Places,
+    labels: Integers,
+    places: Integers,
     transition: bool,
     detach_weight: bool,
     losses: Floats,
@@ -106,8 +105,8 @@ def union_forward(
 @entry
 def union_backward(
     scores: Floats,
-    labels: Places,
-    places: Places,
+    labels: Integers,
+    places: Integers,
     kept: Floats,
     gradients: Floats,
     out: Floats,

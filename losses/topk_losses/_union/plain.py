@@ -17,8 +17,7 @@ from torch import Tensor
 
 from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._core.shapes import log_softmax, softmax
-from topk_losses._rows.places import among
-from topk_losses._rows.selection import largest
+from topk_losses._rows.selection import among, largest
 
 __all__ = ["PlainUnion"]
 

@@ -25,7 +25,6 @@ import inspect
 
 from topk_losses.functional.autkc import *
 from topk_losses.functional.conformal import *
-from topk_losses.functional.early_learning import *
 from topk_losses.functional.entropy import *
 from topk_losses.functional.grouping import *
 from topk_losses.functional.hinge import *
@@ -35,11 +34,8 @@ from topk_losses.functional.reduction import *
 from topk_losses.functional.regularized import *
 from topk_losses.functional.robust import *
 from topk_losses.functional.smooth import *
-from topk_losses.functional.smooth_hinge import *
 from topk_losses.functional.soft_topk import *
-from topk_losses.functional.sorting import sorting_topk_cross_entropy as sorting_topk_cross_entropy
 from topk_losses.functional.topk_entropy import *
-from topk_losses.functional.truncated import *
 from topk_losses.margins import uneven_margins as uneven_margins
 from topk_losses.operators import *
 

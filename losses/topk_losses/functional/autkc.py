@@ -15,10 +15,8 @@ from torch import Tensor
 
 from topk_losses._core.checks import check_one_of, check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
-from topk_losses._core.shapes import log_softmax
-from topk_losses._rows.invalid import with_nan_where_invalid
-from topk_losses._rows.places import others_of, places_among
-from topk_losses._rows.selection import largest
+from topk_losses._core.shapes import log_softmax, with_nan_where_invalid
+from topk_losses._rows.selection import largest, others_of, places_among
 
 __all__ = ["autkc"]
 

@@ -18,20 +18,11 @@ from topk_losses._core.reduction import (
 )
 from topk_losses._core.shapes import cross_entropies, log_softmax
 
-__all__ = [
-    "cross_entropy",
-    "focal",
-    "generalized_cross_entropy",
-    "mean_absolute_error",
-]
+__all__ = ["cross_entropy", "focal", "generalized_cross_entropy", "mean_absolute_error"]
 
 
 @takes_single_rows
-def cross_entropy(
-    scores: Tensor,
-    target: Tensor,
-    **shared: Unpack[Shared],
-) -> Tensor:
+def cross_entropy(scores: Tensor, target: Tensor, **shared: Unpack[Shared]) -> Tensor:
     r"""Cross-entropy, equal to torch's in value and gradient.
 
     .. math:: -\log \mathrm{softmax}(s)_y
@@ -56,12 +47,7 @@ def cross_entropy(
 
 
 @takes_single_rows
-def focal(
-    scores: Tensor,
-    target: Tensor,
-    gamma: float = 2.0,
-    **shared: Unpack[Shared],
-) -> Tensor:
+def focal(scores: Tensor, target: Tensor, gamma: float = 2.0, **shared: Unpack[Shared]) -> Tensor:
     r"""Focal loss: cross-entropy in which well-classified samples weigh less.
 
     .. math:: (1 - p_y)^\gamma \cdot (-\log p_y), \qquad p = \mathrm{softmax}(s)
@@ -153,11 +139,7 @@ def generalized_cross_entropy(
 
 
 @names_shared
-def mean_absolute_error(
-    scores: Tensor,
-    target: Tensor,
-    **shared: Unpack[Shared],
-) -> Tensor:
+def mean_absolute_error(scores: Tensor, target: Tensor, **shared: Unpack[Shared]) -> Tensor:
     """Mean absolute error, halved: :func:`generalized_cross_entropy` at γ = 1.
 
     Args:

@@ -17,12 +17,7 @@ __all__ = ["topk_grouping", "topk_transition"]
 
 
 @takes_single_rows
-def topk_grouping(
-    scores: Tensor,
-    target: Tensor,
-    k: int,
-    **shared: Unpack[Shared],
-) -> Tensor:
+def topk_grouping(scores: Tensor, target: Tensor, k: int, **shared: Unpack[Shared]) -> Tensor:
     r"""Top-K grouping: cross-entropy in which the K highest-scoring classes count as a single class.
 
     .. math:: -\Bigl(\sum_{i \le K} t_{[i]}\Bigr) \log \sum_{i \le K} q_{[i]}

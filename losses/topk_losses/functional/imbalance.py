@@ -24,8 +24,7 @@ from topk_losses._core.reduction import (
     reduce_loss,
     takes_single_rows,
 )
-from topk_losses._core.shapes import per_label
-from topk_losses._rows.invalid import log_sum_without, with_nan_where_invalid
+from topk_losses._core.shapes import log_sum_without, per_label, with_nan_where_invalid
 
 __all__ = ["balanced_softmax", "ldam", "logit_adjusted", "vector_scaling"]
 

@@ -20,13 +20,11 @@ from topk_losses._core.checks import (
     check_topk,
 )
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
-from topk_losses._core.shapes import per_label
+from topk_losses._core.shapes import per_label, with_nan_where_invalid
 from topk_losses._expected.rule import expected_above
 from topk_losses._noised import cpu, cuda
-from topk_losses._noised.drawn import DrawnHinge
-from topk_losses._noised.generators import Generators, check_generators, seeds_of
-from topk_losses._noised.plain import noised_losses
-from topk_losses._rows.invalid import with_nan_where_invalid
+from topk_losses._noised.draws import Generators, check_generators, seeds_of
+from topk_losses._noised.plain import DrawnHinge, noised_losses
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
 

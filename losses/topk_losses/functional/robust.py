@@ -14,20 +14,11 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from topk_losses._core.checks import (
-    all_within,
-    check_asymmetric,
-    check_not_negative,
-    check_one_of,
-)
+from topk_losses._core.checks import all_within, check_asymmetric, check_not_negative, check_one_of
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import log_softmax
 
-__all__ = [
-    "active_passive_loss",
-    "asymmetric_loss",
-    "symmetric_cross_entropy",
-]
+__all__ = ["active_passive_loss", "asymmetric_loss", "symmetric_cross_entropy"]
 
 LOG_ZERO = math.log(1e-4)
 """What stands for log 0 in reverse cross-entropy, as in the code of its authors."""

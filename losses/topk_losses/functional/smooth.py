@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from topk_losses._core.autograd import Rule, losses_by
+from topk_losses._core.autograd import losses_by
 from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_positive, check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
-from topk_losses._core.shapes import per_label
-from topk_losses._rows.invalid import with_nan_where_invalid
+from topk_losses._core.shapes import per_label, with_nan_where_invalid
 from topk_losses._smooth_svm import cpu, cuda
 from topk_losses._smooth_svm.plain import PlainSmoothSVM
-from topk_losses._smooth_svm.power_sums import log_subsets
-from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT, log_symmetric_table
+from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT, log_subsets, log_symmetric_table
 
 __all__ = ["smooth_topk_svm"]
 
@@ -74,7 +72,13 @@ def smooth_topk_svm(
     check_topk(scores, k, margin)
     check_positive("tau", tau)
     how = Reduction(**shared)
-    rule = _rule(scores, target, k, tau, margin, how.ignore_index)
+    backend = choose(
+        "smooth_topk_svm",
+        triton=lambda asked: cuda.refusal(scores, target, k, margin, asked),
+        numba=lambda asked: cpu.refusal(scores, target, k, asked),
+    )
+    kernels = {"triton": cuda.TritonSmoothSVM, "numba": cpu.NumbaSmoothSVM}.get(backend)
+    rule = kernels(k, tau, how.ignore_index) if kernels else PlainSmoothSVM(k, tau)
     in_logarithms = log_subsets(scores.shape[1] - 1, k) > LARGEST_EXPONENT
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
@@ -103,18 +107,3 @@ def by_recursion(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, 
     argument = margins / tau + ratio - shifted.gather(1, labels)
     loss = (-tau * logsigmoid(-argument)).to(rows.dtype)
     return with_nan_where_invalid(loss.masked_fill(few & ~rows.isnan().any(1, keepdim=True), 0), largest)
-
-
-def _rule(
-    scores: Tensor, target: Tensor, k: int, tau: float, margin: float | Tensor, ignore_index: int
-) -> Rule[Any]:
-    backend = choose(
-        "smooth_topk_svm",
-        triton=lambda asked: cuda.refusal(scores, target, k, margin, asked),
-        numba=lambda asked: cpu.refusal(scores, target, k, asked),
-    )
-    if backend == "triton":
-        return cuda.TritonSmoothSVM(k, tau, ignore_index)
-    if backend == "numba":
-        return cpu.NumbaSmoothSVM(k, tau, ignore_index)
-    return PlainSmoothSVM(k, tau)

@@ -2,11 +2,9 @@
 """Every loss as a module; the constructor takes the parameters of the function."""
 
 from topk_losses.modules._base import Loss as Loss
-from topk_losses.modules.autkc import *
 from topk_losses.modules.conformal import *
 from topk_losses.modules.early_learning import *
 from topk_losses.modules.entropy import *
-from topk_losses.modules.grouping import *
 from topk_losses.modules.hinge import *
 from topk_losses.modules.imbalance import *
 from topk_losses.modules.noised import *

@@ -1,4 +1,4 @@
-"""Cross-entropy and its relatives as modules."""
+"""Cross-entropy and its relatives, top-K grouping and transition as modules."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ __all__ = [
     "GeneralizedCrossEntropy",
     "MeanAbsoluteError",
     "TopKEntropy",
+    "TopKGrouping",
+    "TopKTransition",
     "TruncatedTopKEntropy",
 ]
 
@@ -87,3 +89,30 @@ class TopKEntropy(Loss):
     """
 
     k: K
+
+
+@module_of(functional.topk_grouping)
+class TopKGrouping(Loss):
+    """Top-K grouping, see :func:`~topk_losses.functional.topk_grouping`.
+
+    Example:
+        >>> import torch
+        >>> TopKGrouping(k=2)(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(2.4608)
+    """
+
+    k: K
+
+
+@module_of(functional.topk_transition)
+class TopKTransition(Loss):
+    """Top-K transition, see :func:`~topk_losses.functional.topk_transition`.
+
+    Example:
+        >>> import torch
+        >>> TopKTransition(k=2)(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(2.4608)
+    """
+
+    k: K
+    detach_weight: bool = False

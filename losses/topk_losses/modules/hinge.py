@@ -1,11 +1,13 @@
-"""Hinge losses on the K-th largest score as modules."""
+"""The hinges of the K-th largest score, and the area under the top-k curve, as modules."""
 
 from __future__ import annotations
 
 from topk_losses import functional
+from topk_losses._core.checks import check_one_of
+from topk_losses.functional.autkc import SURROGATES
 from topk_losses.modules._base import K, Loss, Margin, Positive, module_of
 
-__all__ = ["CalibratedTopKHinge", "ConvexTopKHinge", "SmoothTopKHinge", "SmoothTopKSVM", "TopKHinge"]
+__all__ = ["AUTKC", "CalibratedTopKHinge", "ConvexTopKHinge", "SmoothTopKHinge", "SmoothTopKSVM", "TopKHinge"]
 
 
 @module_of(functional.topk_hinge)
@@ -80,3 +82,21 @@ class SmoothTopKSVM(Loss):
     k: K
     tau: Positive = 1.0
     margin: Margin = 1.0
+
+
+@module_of(functional.autkc)
+class AUTKC(Loss):
+    """AUTKC, a surrogate for the area above the top-k curve, see :func:`~topk_losses.functional.autkc`.
+
+    Example:
+        >>> import torch
+        >>> AUTKC(k=2, surrogate="hinge")(torch.tensor([[3.0, 1.0, 2.0, 0.5]]), torch.tensor([1]))
+        tensor(2.7500)
+    """
+
+    k: K
+    surrogate: str = "squared"
+
+    def check(self) -> None:
+        """Refuse arguments of the constructor."""
+        check_one_of("surrogate", self.surrogate, tuple(SURROGATES))

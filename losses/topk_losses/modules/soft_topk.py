@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from topk_losses import functional
 from topk_losses._core.checks import check_soft_topk
-from topk_losses.functional.sorting import check_sorting
+from topk_losses.functional.soft_topk import check_sorting
 from topk_losses.modules._base import K, Loss, Positive, module_of
 
 __all__ = ["LapSumTopKLoss", "SoftTopKLoss", "SortingTopKCrossEntropy"]

@@ -1,9 +1,7 @@
 """Smooth versions of "the k largest" as functions of their own."""
 
-from topk_losses.operators.expected import expected_topk
-from topk_losses.operators.lapsum import lapsum_topk
-from topk_losses.operators.noised import noised_topk
-from topk_losses.operators.soft_topk import soft_topk
+from topk_losses.operators.noised import expected_topk, noised_topk
+from topk_losses.operators.soft_topk import lapsum_topk, soft_topk
 from topk_losses.operators.symmetric import inclusion_probabilities, log_elementary_symmetric
 
 __all__ = [

@@ -11,7 +11,7 @@ from scipy import stats
 from topk_losses._noised import columns, cpu, draws, threshold
 from topk_losses._noised.exceedances import exceedances, tail_probability, truncated_normal
 from topk_losses._noised.kth_largest import kth_largest
-from topk_losses._rows.candidates import above, grouped
+from topk_losses._rows.selection import above, grouped
 from topk_losses.functional import expected_topk, noised_topk, noised_topk_hinge
 
 DRAWS = 6000

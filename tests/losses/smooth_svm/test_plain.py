@@ -9,7 +9,7 @@ from topk_losses import functional
 from topk_losses._smooth_svm import plain
 from topk_losses._smooth_svm.arguments import Problem, rows_argument
 from topk_losses._smooth_svm.plain import PlainSmoothSVM
-from topk_losses._smooth_svm.power_sums import enough_powers, newton
+from topk_losses._smooth_svm.symmetric import enough_powers, newton
 from topk_losses.functional import smooth_topk_svm
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
