@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-__all__ = ["array", "compiled", "doubles", "in_parts", "is_there", "over_rows", "refusal"]
+__all__ = ["array", "compiled", "in_parts", "is_there", "numbers", "over_rows", "refusal"]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -88,16 +88,16 @@ def array(tensor: Tensor) -> Any:
     return tensor.contiguous().numpy()
 
 
-def doubles(values: float | Tensor) -> Any:
-    """One number, or one for each row, as a NumPy array of float64."""
-    return (
-        array(values.to(torch.float64).reshape(-1)) if isinstance(values, Tensor) else _double(float(values))
-    )
+def numbers(values: float | Tensor, dtype: torch.dtype = torch.float64) -> Any:
+    """One number, or one for each row, as a NumPy array."""
+    if isinstance(values, Tensor):
+        return array(values.to(dtype).reshape(-1))
+    return _number(float(values), dtype)
 
 
 @functools.lru_cache(64)
-def _double(value: float) -> Any:
-    return torch.tensor([value], dtype=torch.float64, device="cpu").numpy()
+def _number(value: float, dtype: torch.dtype) -> Any:
+    return torch.tensor([value], dtype=dtype, device="cpu").numpy()
 
 
 def in_parts(kernel: Callable[[int, int], None], rows: int, at_least: int) -> None:

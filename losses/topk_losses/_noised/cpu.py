@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -94,6 +95,8 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
 class NumbaNoisedHinge(DrawnHinge):
     """The noised top-K hinge with K, ε and B, in two kernels."""
 
+    passes_nan: ClassVar[bool] = True
+
     def forward(
         self,
         scores: Tensor,
@@ -106,9 +109,8 @@ class NumbaNoisedHinge(DrawnHinge):
         """The losses, and the draws."""
         scores = scores.contiguous()
         classes, noise = draw(scores, self.k + 1, self.epsilon, self.samples, seeds.tolist())
-        margins = margin if isinstance(margin, Tensor) else scores.new_tensor([margin])
         losses, active = torch.empty_like(noise), torch.empty_like(noise)
-        inputs = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), margins.to(scores.dtype))]
+        inputs = numba.array(scores), numba.array(labels).reshape(-1), numba.numbers(margin, scores.dtype)
         results = [tensor.numpy() for tensor in (classes, noise, losses, active)]
         KERNELS.hinges(*inputs, self.ignore_index, *results)
         return losses, KeptDraws(active, classes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +19,24 @@ if TYPE_CHECKING:
 
 __all__ = ["buffers_for", "draw_rows", "generator", "hinge_gradients", "hinges", "tables"]
 
+OF_THREAD = threading.local()
 MOST_LANES = 64  # draws made side by side
 LANES_SCORES = 2**21  # the most scores in all lanes together
 
 
 def generator(seed: int, part: int) -> np.random.Generator:
-    """The random generator for one part of a seed's rows."""
-    return np.random.Generator(np.random.SFC64([seed, part]))
+    """The random generator for one part of a seed's rows, until this thread asks for another.
+
+    Each thread has one, which is seeded anew: that is faster, and leaves no cycles to the garbage collector.
+    """
+    words = (
+        [seed & 0xFFFFFFFF, seed >> 32, part] if seed >> 32 else [seed, part]
+    )  # as numpy splits an integer
+    own: np.random.Generator | None = getattr(OF_THREAD, "generator", None)
+    if own is None:
+        own = OF_THREAD.generator = np.random.Generator(np.random.SFC64())
+    own.bit_generator.state = np.random.SFC64(np.array(words, np.uint32)).state
+    return own
 
 
 @functools.cache
@@ -117,7 +129,7 @@ def hinges(
                 ahead += scores[n, c] - own
         argument = margins[n % len(margins)] + ahead / classes.shape[1] + noise[n]
         if not argument <= 0:
-            losses[n], active[n] = argument, 1.0
+            losses[n], active[n] = argument, 1.0 if argument > 0 else np.nan
 
 
 @compiled()

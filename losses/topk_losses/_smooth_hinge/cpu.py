@@ -48,7 +48,7 @@ class NumbaSmoothHinge(PlainSmoothHinge):
         losses, numbers = scores.new_empty(rows), scores.new_empty(rows, KERNELS.KEPT)
         places = selection.largest(scores, self.k + 1).indices
         tensors = (scores, labels.reshape(-1), places)
-        arrays = *(numba.array(tensor) for tensor in tensors), numba.doubles(margin), float(self.gamma)
+        arrays = *(numba.array(tensor) for tensor in tensors), numba.numbers(margin), float(self.gamma)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:

@@ -53,7 +53,7 @@ class NumbaSmoothSVM(CompleteSmoothSVM):
         losses = scores.new_empty(rows)
         most = KERNELS.most_taken(classes, self.k)
         kept = scores.new_empty(rows, KERNELS.HEADER + self.k + 2 * most)
-        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.doubles(margin)
+        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.numbers(margin)
         numbers = (self.ignore_index, self.k, float(self.tau), with_gradient)
         outputs = losses.numpy(), kept.numpy(), kept.view(torch.int32).numpy()
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from topk_losses._noised import columns, cpu, draws, threshold
+from topk_losses._noised import columns, cpu, draws
+from topk_losses._noised import exceedances as thresholds
 from topk_losses._noised.exceedances import exceedances, tail_probability, truncated_normal
 from topk_losses._noised.kth_largest import kth_largest
 from topk_losses._rows.selection import above, grouped
@@ -92,7 +93,7 @@ def test_the_compiled_threshold_decides_about_the_work_alone(kind, spare, monkey
 @pytest.mark.parametrize("kind", ["trained", "far ahead"])
 def test_thresholds_decide_about_the_work_alone(plain_torch, kind, settings, monkeypatch):
     for name, value in settings.items():
-        modules = (threshold, columns, draws)
+        modules = (thresholds, columns, draws)
         monkeypatch.setattr(next(module for module in modules if hasattr(module, name)), name, value)
     row = rows(kind)
     assert_distributed(*draw(row, 6), row, 6)
@@ -100,8 +101,8 @@ def test_thresholds_decide_about_the_work_alone(plain_torch, kind, settings, mon
 
 def test_too_high_a_threshold_is_completed(plain_torch, monkeypatch):
     """The search's result raised so far that hardly a draw has k exceedances."""
-    result = threshold._height
-    monkeypatch.setattr(threshold, "_height", lambda *arguments: result(*arguments) + 1)
+    result = thresholds._height
+    monkeypatch.setattr(thresholds, "_height", lambda *arguments: result(*arguments) + 1)
     row = rows("initial")
     assert_distributed(*draw(row, 6), row, 6)
 
@@ -161,7 +162,7 @@ def test_equal_values_name_one_class():
     result = columns.Columns(
         scores=torch.zeros(2, 3),
         centre=torch.zeros(2),
-        threshold=threshold.Threshold(torch.zeros(2), 1.0, torch.zeros(2)),
+        threshold=thresholds.Threshold(torch.zeros(2), 1.0, torch.zeros(2)),
         near=above(grouped(torch.zeros(2, 3), 1), torch.zeros(2)),
         far=above(grouped(torch.zeros(2, 3), 1), torch.ones(2)),
         table=torch.tensor([[2, 1], [0, 2]]),
