@@ -80,12 +80,12 @@ def table(
             return
         results = findings.table
     else:
-        requested = requested_study(study, smoke, store=store, searches=searches)
+        requested = requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
         if claims:
             _check_claims(requested, smoke)
-            _print_claims(requested, decide(requested, store=store, trials=trials), output, json)
+            _print_claims(requested, decide(requested, store=store), output, json)
             return
-        results = read_table(requested, store=store, trials=trials, seeds=seeds, only=only)
+        results = read_table(requested, store=store, only=only)
     if (line := without_ranks(results)) and (
         json or output == "csv"
     ):  # the other formats show it below the table
@@ -182,7 +182,11 @@ def plot(
         "data": data,
     }
     findings = requested_findings(study, store, given, shipped=PLOTS[kind].source == "table")
-    requested = findings.study if findings else requested_study(study, smoke, store=store, searches=searches)
+    requested = (
+        findings.study
+        if findings
+        else requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
+    )
     path = to or Path(f"{requested.name}-{kind}.svg")
     check_suffix(path, _SUFFIXES)
 
@@ -195,8 +199,6 @@ def plot(
             store=store,
             metric=metric,
             by=by,
-            trials=trials,
-            seeds=seeds,
             only=only,
             data=data,
         )
@@ -227,12 +229,12 @@ def report(
     Example: topk report letters_quick --to letters.html
     """
     check_format(output, "html", "md")
-    requested = requested_study(study, smoke, store=store, searches=searches)
+    requested = requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
     path = to or Path(f"{requested.name}.{output}")
     check_suffix(path, [f".{output}"], f"with --format {output}")
 
     if output == "html":
-        text: str = page.report(requested, store=store, trials=trials, seeds=seeds, data=data)
+        text: str = page.report(requested, store=store, data=data)
     else:
-        text = page.markdown_report(requested, store=store, trials=trials, seeds=seeds)
+        text = page.markdown_report(requested, store=store)
     _write(path, text.encode())

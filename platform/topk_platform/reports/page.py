@@ -70,14 +70,7 @@ class Page(str):
         printer.text(f"<page of {len(self)} characters; .write(path) makes it a file>")
 
 
-def report(
-    study: Study,
-    *,
-    store: str | Path = "runs",
-    trials: int | None = None,
-    seeds: int | None = None,
-    data: str | Path | None = None,
-) -> Page:
+def report(study: Study, *, store: str | Path = "runs", data: str | Path | None = None) -> Page:
     """Return an HTML page about a study's results, finished or not.
 
     It has the answer, test images with their guesses, the tables with published numbers, plots, claims, how the study
@@ -88,15 +81,13 @@ def report(
     Args:
         study: The study.
         store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of those that the last run was asked for.
-        seeds: Confirmation seeds per arm, instead of those that the last run was asked for.
         data: The folder of datasets, for test images; by default that of the last run.
 
     Raises:
         UserError: if the store holds other files than results, or no results of the study.
     """
     check_call(report, locals())
-    held = read(study, store, trials, seeds, curves=True, needed=True)
+    held = read(study, store, curves=True, needed=True)
     return Page(_html(held, _drawn(held, data)))
 
 
@@ -126,21 +117,17 @@ def report_files(study: Study, *, store: str | Path = "runs") -> dict[str, bytes
     return {"report.html": _html(held, drawn).encode(), **files}
 
 
-def markdown_report(
-    study: Study, *, store: str | Path = "runs", trials: int | None = None, seeds: int | None = None
-) -> str:
+def markdown_report(study: Study, *, store: str | Path = "runs") -> str:
     """Return the report in Markdown, without plots and trials, for a pull request or a lab notebook.
 
     Args:
         study: As in :func:`report`.
         store: As in :func:`report`.
-        trials: As in :func:`report`.
-        seeds: As in :func:`report`.
 
     Raises:
         UserError: as :func:`report`.
     """
-    held = read(study, store, trials, seeds, curves=True, needed=True)
+    held = read(study, store, curves=True, needed=True)
     table = held.table
     parts = [f"# {study.name}", study.description, f"**Answer.** {answer(table, main_metric(study))}"]
     parts += [*(f"> {line}" for line in striking(table)), setting(table)]

@@ -105,7 +105,7 @@ class Decision:
         return next(verdict for verdict in order if verdict in verdicts)
 
 
-def decide(study: Study, *, store: str | Path = "runs", trials: int | None = None) -> tuple[Decision, ...]:
+def decide(study: Study, *, store: str | Path = "runs") -> tuple[Decision, ...]:
     """Return the verdicts of a store's results on a study's claims.
 
     A contrast is confirmed if a one-sided test at 0.025 shows that it is beyond the bound by more than the tolerance;
@@ -122,13 +122,12 @@ def decide(study: Study, *, store: str | Path = "runs", trials: int | None = Non
     Args:
         study: The study, with its claims.
         store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of those that the last run was asked for.
 
     Raises:
         UserError: if the store holds something else.
     """
     check_call(decide, locals())
-    return decided(read(study, store, trials))
+    return decided(read(study, store))
 
 
 def decided(held: Held) -> tuple[Decision, ...]:

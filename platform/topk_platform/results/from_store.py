@@ -36,8 +36,6 @@ def table(
     study: Study,
     *,
     store: str | Path = "runs",
-    trials: int | None = None,
-    seeds: int | None = None,
     only: str | Sequence[str] | None = None,
 ) -> Table:
     """Return a study's table from the store's results; run nothing.
@@ -47,15 +45,13 @@ def table(
     Args:
         study: The study.
         store: Folder or URI of the results.
-        trials: Search trials per arm to select among, instead of those that the last run was asked for.
-        seeds: Confirmation seeds per arm, instead of those that the last run was asked for.
         only: A glob over the names of the arms to show, ``regime/model/loss``, or several.
 
     Raises:
         UserError: if the store holds something else, or nothing of the study.
     """
     check_call(table, locals())
-    held = read(study, store, trials, seeds)
+    held = read(study, store)
     shown = held.study.only(only) if only else held.study
     if not held.ledger.exists and not shown.published:
         raise nothing_of(store, study.name)
@@ -114,15 +110,7 @@ class Held:
         return partial(read_all_ranks, self.ledger.store)
 
 
-def read(
-    study: Study,
-    store: str | Path,
-    trials: int | None = None,
-    seeds: int | None = None,
-    *,
-    curves: bool = False,
-    needed: bool = False,
-) -> Held:
+def read(study: Study, store: str | Path, *, curves: bool = False, needed: bool = False) -> Held:
     """Return a study's results in a store, with the searches, trials and seeds that the last run was asked for.
 
     If the study or the code has changed since, so that nothing recorded counts, the results are those that the last run
@@ -131,15 +119,12 @@ def read(
     Args:
         study: The study.
         store: Folder or URI of the results.
-        trials: Search trials per arm, instead of the last run's.
-        seeds: Confirmation seeds per arm, instead of the last run's.
         curves: Whether to read the search trials' epochs.
         needed: Whether to raise an error if the store holds nothing of the study.
 
     Raises:
         UserError: if the store holds something else, or nothing of the study and ``needed`` is set.
     """
-    study = study.with_budget(trials, seeds)
     ledger = Ledger.open(Store.open(store), study.name)
     if needed and not ledger.exists:
         raise nothing_of(store, study.name)
@@ -148,8 +133,7 @@ def read(
     histories = read_history(ledger, study, last_counted(ledger, study), curves=curves)
     folder = "" if last is None else last.data
     if last is not None and not any(map(ArmHistory.rows, histories.values())):
-        was = replace(last.study, reference=study.reference).with_budget(trials, seeds)
-        was = as_recorded(was, ledger)
+        was = as_recorded(replace(last.study, reference=study.reference), ledger)
         before = read_history(ledger, was, ledger.identities(), curves=curves)
         if any(map(ArmHistory.rows, before.values())):
             return Held(was, ledger, before, str(store), folder, changed=True)

@@ -131,7 +131,7 @@ table sawada2020_cifar100 --only nothing* | matches no arm
 status | store 'runs' holds no study
 status --store LAB.py | cannot be read
 replay abc --store LAB.py | cannot be read
-table digits --claims --by class | --by and --only are for a table
+table digits --claims --by class | are for a table
 plot digits map --data here | --data is for the plot
 replay abc --no-train --data here | --data and --trust are for
 replay abc --no-train --trust my_lab | --data and --trust are for

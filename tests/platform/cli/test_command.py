@@ -81,9 +81,9 @@ BUDGET = "store=st trials=11 seeds=12 searches=13 smoke"
 ARRIVING = f"""
 run digits | cli.run_command.RunOptions | {RUN} {LIMITS} mlflow=none checkpoints=5.0 searches=13 tensorboard=t wandb=w
 run digits | cli.run_command.requested_study | store=st address=auto smoke
-table digits | cli.showing.read_table | store=st trials=11 seeds=12 only=balanced/*
-table digits | cli.showing.requested_study | store=st searches=13 smoke
-table letters --claims --searches 5 | cli.showing.decide | store=st trials=11
+table digits | cli.showing.read_table | store=st only=balanced/*
+table digits | cli.showing.requested_study | {BUDGET}
+table letters --claims --searches 5 | cli.showing.decide | store=st
 export digits --to out --arm a | serving.export_model | to=o arm=b seed=3 onnx calibrate=validation data=d store=st
 export digits --to out --arm a | cli.export.requested_study | {BUDGET}
 export digits --to f.json.gz --format findings | cli.export.findings | note=n data=d store=st

@@ -40,7 +40,7 @@ def test_readers_take_the_budget_of_the_last_run(tmp_path: Path, asked: dict[str
     shown = table(a_study(), store=tmp_path)
     assert (shown.left, shown.study.searches, shown.study.changed) == (0, other.searches, other.changed)
     assert shown == table(other, store=tmp_path)
-    assert table(a_study(), store=tmp_path, seeds=other.searches).study.seeds == other.searches
+    assert table(a_study().with_budget(seeds=other.searches), store=tmp_path).study.seeds == other.searches
     assert "searched once" not in report(a_study(), store=tmp_path) or other.searches == 1
     fake_run(a_study(), tmp_path, score)
     assert table(a_study(), store=tmp_path).study == a_study().with_budget()

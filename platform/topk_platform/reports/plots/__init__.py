@@ -38,8 +38,6 @@ def plot(
     store: str | Path = "runs",
     metric: str = "",
     by: str = "",
-    trials: int | None = None,
-    seeds: int | None = None,
     only: str | Sequence[str] | None = None,
     data: str | Path | None = None,
 ) -> Figure:
@@ -53,8 +51,6 @@ def plot(
             select, if tables show it.
         by: The horizontal axis of ``"accuracy"``: a parameter that is fixed in the losses, or ``"K"``; by default the
             number in which the regimes differ.
-        trials: Search trials per arm, instead of those that the last run was asked for.
-        seeds: Confirmation seeds per arm, instead of those that the last run was asked for.
         only: A glob over the names of the arms, ``regime/model/loss``, or several.
         data: The folder of datasets, for plots with test images; by default that of the last run.
 
@@ -64,7 +60,7 @@ def plot(
     """
     check_call(plot, locals())
     check_options(kind, metric=metric, by=by, data=data)
-    held = read(study, store, trials, seeds, curves=True, needed=PLOTS[kind].source != "definition")
+    held = read(study, store, curves=True, needed=PLOTS[kind].source != "definition")
     shown = plotted(held, metric=metric, by=by, only=only)
     if not PLOTS[kind].images:
         return draw(kind, shown)
