@@ -24,8 +24,9 @@ If the function has a parameter ``generator``, every seed draws its own data fro
 
 If images are read when needed, the inputs of the splits are :class:`Images` and not a tensor. Two environment variables
 control the reading, and neither changes a result: ``TOPK_DECODERS`` is the number of decoding threads in each process,
-by default one per core; ``TOPK_CACHE`` is a folder, on a fast disk, where decoded and scaled images are kept. Without
-``TOPK_CACHE`` only lists of files and features are kept, in ``.topk`` in the data folder.
+by default one per core, of which a study's workers on a machine have equal parts; ``TOPK_CACHE`` is a folder, on a fast
+disk, where decoded and scaled images are kept. Without ``TOPK_CACHE`` only lists of files and features are kept, in
+``.topk`` in the data folder.
 
 The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or ``data``: see :func:`data_folder`.
 """

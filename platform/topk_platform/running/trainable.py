@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import ray
 from ray import tune
+
+from topk_platform.running.machine.resources import local_cpus
 
 if TYPE_CHECKING:
     from topk_platform.running.worker import Work
 
-__all__ = ["TrialTrainable"]
+__all__ = ["TrialTrainable", "own_cores"]
 
 _LONGEST_SECONDS = 2.0  # the longest time between two messages while steps are made
 _ARM_SECONDS = 1.0  # each new limit of the watchdog starts a thread
@@ -31,7 +36,11 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
     """
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Take the first trial."""
+        """Take the first trial. Unless ``TOPK_DECODERS`` is set, the workers of a node share its cores for decoding."""
+        here = ray.get_runtime_context()
+        node = next(node["Resources"] for node in ray.nodes() if node["NodeID"] == here.get_node_id())
+        cores = own_cores(here.get_assigned_resources(), node, local_cpus())
+        os.environ.setdefault("TOPK_DECODERS", str(cores))
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -75,3 +84,19 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
         """Let the process end with a traceback in its log unless this is called again, or cancelled, in time."""
         self._armed = time.monotonic()
         faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
+
+
+def own_cores(taken: Mapping[str, float], node: Mapping[str, float], cores: int) -> int:
+    """Return a worker's part of its node's cores, at least 1, if as many workers run there as fit.
+
+    Args:
+        taken: The amount that the worker has of each of Ray's resources.
+        node: The amount that the node has of each.
+        cores: The node's cores.
+
+    Example:
+        >>> own_cores({"CPU": 1, "GPU": 0.25}, {"CPU": 16, "GPU": 1}, 16), own_cores({"CPU": 2}, {"CPU": 16}, 16)
+        (4, 2)
+    """
+    fit = [node[name] // amount for name, amount in taken.items() if amount and node.get(name)]
+    return max(1, int(cores // max(1, min(fit, default=1))))
