@@ -14,6 +14,7 @@ from rich.text import Text
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import Exit, make_console, print_json
+from topk_platform.cli.new.data_code import what_can_be_seen
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
@@ -245,6 +246,8 @@ def _samples(plan: Plan, run: str) -> Iterator[str]:
         alike.setdefault(str(one), []).append(one.regime)
     for text, regimes in alike.items():
         yield f"{', '.join(regimes)}: {text}"
+    if plan.samples and plan.left:
+        yield f"W{what_can_be_seen(min(samples.test for samples in plan.samples))[1:]}"
 
 
 def _feeds(plan: Plan) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray import tune
 
-from topk_platform.running.machine.resources import local_cpus
+from topk_platform.running.cluster.machine import local_cpus
 
 if TYPE_CHECKING:
     from topk_platform.running.worker import Work
