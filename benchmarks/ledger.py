@@ -83,14 +83,14 @@ def make(study: Study, ledger: Ledger) -> None:
     if ledger.exists:
         return
     with ledger.writing(study) as writer:
-        schema, codes = ledger_schema(study), versions_of(study)
+        schema, codes = ledger_schema(study.metrics), versions_of(study)
         for index, arm in enumerate(study.arms):
             writer._table.append(rows_of(study, index, codes[study.arm_id(arm)], schema))
 
 
 def commit(study: Study, ledger: Ledger) -> None:
     """Fifty trials, one after the other, to a ledger that has the rest; the median of a commit."""
-    schema = ledger_schema(study)
+    schema = ledger_schema(study.metrics)
     table, times = delta.Writing(ledger.store, schema), []
     rows = ledger_table([a_record(study, study.arms[0], "another")], schema)
     for _ in range(50):

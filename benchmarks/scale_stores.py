@@ -32,7 +32,7 @@ from topk_platform.records.per_image import to_parquet
 from topk_platform.records.rows import ledger_schema, ledger_table
 from topk_platform.records.storage import delta
 from topk_platform.specs import Trial
-from topk_platform.streams import hashed
+from topk_platform.specs.codec import hashed
 from topk_platform.testing import FAKE_DATA, fake_record, fake_run
 from topk_platform.versions import versions_of
 
@@ -100,7 +100,7 @@ def _fill(study: Study, store: Path) -> None:
     }
     sums = {kind: hashlib.sha256(content).hexdigest() for kind, content in image_files.items()}
     record = dataclasses.replace(record, artifacts=sums, epochs=())
-    schema = ledger_schema(study)
+    schema = ledger_schema(study.metrics)
     (row,) = ledger_table([record], schema).to_pylist()
     rows = [_row(row, study, arm, codes, seed) for arm in study.arms for seed in range(study.seeds + 1)]
     identities = {arm_id: Identity(code, FAKE_DATA) for arm_id, code in codes.items()}

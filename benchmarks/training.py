@@ -30,7 +30,6 @@ from torchvision.transforms import v2
 
 from topk_platform import Arm, Augmentation, Loss, Model, Numerics, Recipe, Regime
 from topk_platform.data import Dataset, Split, load
-from topk_platform.recipes import SAWADA2020_RING
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.specs import Trial
 from topk_platform.training import LOSSES, Session
@@ -38,6 +37,7 @@ from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.group import Group, Stopwatch
 from topk_platform.training.member import Member
 from topk_platform.training.run import _resume, _save
+from topk_studies.recipes import SAWADA2020_RING
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.thread_time}
 INTERVAL = 30.0  # seconds between two checkpoints, by default

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
-from topk_platform.lazy import first_use
+from topk_platform.references import first_use
 from topk_platform.specs import (
     EMA,
     Arm,

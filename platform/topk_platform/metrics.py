@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,14 +14,12 @@ from topk_platform.specs import Measure, accuracy_names, candidate_names, covera
 
 __all__ = [
     "Scorer",
-    "brier_score",
     "calibration_error",
     "candidates",
     "cut_of",
     "inside",
     "log_probabilities",
     "macro_average",
-    "negative_log_likelihood",
     "target_rank",
     "topk_credit",
 ]
@@ -66,29 +64,23 @@ def _credit(greater: Tensor, tied: Tensor, topk: Sequence[int]) -> Tensor:
     return torch.stack([((k - greater).double() / (tied + 1)).clamp(0, 1) for k in topk])
 
 
-def candidates(scores: Tensor, target: Tensor, accuracy: float) -> Tensor:
+def candidates(greater: Tensor, tied: Tensor, classes: int, accuracy: float) -> Tensor:
     """Return the least K whose top-K accuracy reaches ``accuracy``; NaN where even K = L does not.
 
     Args:
-        scores: ``(..., N, L)``.
-        target: int64 ``(..., N)``.
+        greater: The first result of :func:`target_rank`, ``(..., N)``.
+        tied: The second one.
+        classes: L.
         accuracy: In ``(0, 1]``.
-
-    Returns:
-        float64 ``(...)``.
 
     Source:
         sawada2020, V-B.
 
     Example:
         >>> scores = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
-        >>> candidates(scores, torch.tensor([0, 1]), 0.99).item()
+        >>> candidates(*target_rank(scores, torch.tensor([0, 1])), 3, 0.99).item()
         2.0
     """
-    return _candidates(*target_rank(scores, target), scores.shape[-1], accuracy)
-
-
-def _candidates(greater: Tensor, tied: Tensor, classes: int, accuracy: float) -> Tensor:
     # A sample's credit rises by 1 / (t + 1) at each K from g + 1 to g + t + 1: second differences, summed twice.
     rise = torch.zeros((*greater.shape[:-1], classes + 3), dtype=torch.float64, device=greater.device)
     step = 1 / (tied + 1).double()
@@ -198,15 +190,22 @@ def _sizes(logs: Tensor, cut: Tensor) -> Tensor:
     return (logs > cut[..., 0]).sum(-1) + (logs == cut[..., 0]).sum(-1) * cut[..., 0, 1]
 
 
+def _likelihood(_scores: Tensor, logs: Tensor, target: Tensor) -> Tensor:
+    return -logs.gather(-1, target.unsqueeze(-1)).squeeze(-1).mean(-1)
+
+
+def _brier(_scores: Tensor, logs: Tensor, target: Tensor) -> Tensor:
+    """The mean squared distance of the probabilities from the true class's indicator (Brier 1950), in ``[0, 2]``."""
+    probabilities = logs.exp()
+    own = probabilities.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+    return (probabilities.square().sum(-1) - 2 * own + 1).mean(-1)
+
+
 def _calibration(scores: Tensor, logs: Tensor, target: Tensor) -> Tensor:
     return calibration_error(logs.amax(-1).exp(), topk_credit(scores, target, (1,))[0])
 
 
-_ERRORS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "brier": lambda _scores, logs, target: brier_score(logs, target),
-    "ece": _calibration,
-    "nll": lambda _scores, logs, target: negative_log_likelihood(logs, target),
-}
+_ERRORS = {"brier": _brier, "ece": _calibration, "nll": _likelihood}
 
 
 @dataclass(frozen=True)
@@ -274,7 +273,7 @@ class Scorer:
             if measure.kind == "autkc"
         }
         asked = self._further_measures(scores, target, curves) if self.measures else []
-        least = [_candidates(greater, tied, scores.shape[-1], accuracy)[None] for accuracy in self.targets]
+        least = [candidates(greater, tied, scores.shape[-1], accuracy)[None] for accuracy in self.targets]
         return torch.cat([credit.mean(-1), *means, *asked, *least]).movedim(0, -1)
 
     def _further_measures(
@@ -300,37 +299,6 @@ class Scorer:
     def named(self, values: Sequence[float]) -> dict[str, float]:
         """Return the measures by name, without those of groups that have no class in the split."""
         return {name: value for name, value in zip(self.names, values, strict=True) if not math.isnan(value)}
-
-
-def negative_log_likelihood(logs: Tensor, target: Tensor) -> Tensor:
-    """Return the mean negative logarithm of the true class's probability, in nats.
-
-    Args:
-        logs: The result of :func:`~topk_platform.metrics.log_probabilities`, ``(..., N, L)``.
-        target: int64 ``(..., N)``.
-
-    Returns:
-        float64 ``(...)``.
-    """
-    return -logs.gather(-1, target.unsqueeze(-1)).squeeze(-1).mean(-1)
-
-
-def brier_score(logs: Tensor, target: Tensor) -> Tensor:
-    """Return the mean squared distance of the probabilities from the true class's indicator, in ``[0, 2]``.
-
-    Args:
-        logs: The result of :func:`~topk_platform.metrics.log_probabilities`, ``(..., N, L)``.
-        target: int64 ``(..., N)``.
-
-    Returns:
-        float64 ``(...)``.
-
-    Source:
-        G. W. Brier, Verification of Forecasts Expressed in Terms of Probability, Monthly Weather Review 78, 1950.
-    """
-    probabilities = logs.exp()
-    own = probabilities.gather(-1, target.unsqueeze(-1)).squeeze(-1)
-    return (probabilities.square().sum(-1) - 2 * own + 1).mean(-1)
 
 
 def calibration_error(confidence: Tensor, hit: Tensor, bins: int = 15) -> Tensor:

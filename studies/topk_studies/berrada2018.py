@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from topk_platform import Arm, Claim, Contrast, LabelNoise, Loss, Model, PerClass, Recipe, Regime, Study
-from topk_platform.recipes import BERRADA2018_CIFAR100, BERRADA2018_IMAGENET, BERRADA2018_IMAGENET_SVM
 from topk_studies.claims import gaps, level, mean_of
 from topk_studies.published import Row, composed, loss_of, rows_of
+from topk_studies.recipes import BERRADA2018_CIFAR100, BERRADA2018_IMAGENET, BERRADA2018_IMAGENET_SVM
 
 __all__ = [
     "berrada2018_imagenet",

@@ -11,16 +11,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from topk_platform import Arm, Claim, Contrast, Loss, Model, Recipe, Regime, Study
-from topk_platform.recipes import (
+from topk_studies.berrada2018 import noisy_cifar100
+from topk_studies.claims import gaps, level, mean_of
+from topk_studies.published import Row, composed, loss_of, rows_of
+from topk_studies.recipes import (
     GARCIN2022_CIFAR100,
     GARCIN2022_IMAGENET,
     GARCIN2022_IMAGENET_NOISED,
     GARCIN2022_IMAGENET_SVM,
     GARCIN2022_PLANTNET,
 )
-from topk_studies.berrada2018 import noisy_cifar100
-from topk_studies.claims import gaps, level, mean_of
-from topk_studies.published import Row, composed, loss_of, rows_of
 
 __all__ = [
     "epsilon_claims",

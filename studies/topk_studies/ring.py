@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from topk_platform import Claim, Contrast, Loss, Model, Protocol, Regime, Study, grid
-from topk_platform.recipes import SAWADA2020_RING
 from topk_studies.claims import gaps
+from topk_studies.recipes import SAWADA2020_RING
 
 __all__ = ["ring"]
 

@@ -7,9 +7,9 @@ All settings are fixed to the paper's; nothing is searched.
 from __future__ import annotations
 
 from topk_platform import Arm, Claim, Contrast, Model, Regime, Study
-from topk_platform.recipes import SAWADA2020_CIFAR100_CUTOUT, SAWADA2020_CIFAR100_MIXUP
 from topk_studies.claims import gaps
 from topk_studies.published import Row, composed, loss_of, rows_of
+from topk_studies.recipes import SAWADA2020_CIFAR100_CUTOUT, SAWADA2020_CIFAR100_MIXUP
 
 __all__ = ["sawada2020_cifar100"]
 

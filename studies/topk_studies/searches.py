@@ -24,7 +24,8 @@ from topk_platform import (
     TrainFraction,
     grid,
 )
-from topk_platform.recipes import (
+from topk_studies.berrada2018 import noisy_cifar100
+from topk_studies.recipes import (
     BERRADA2018_IMAGENET,
     GARCIN2022_CIFAR100,
     GARCIN2022_IMAGENET_LT,
@@ -32,7 +33,6 @@ from topk_platform.recipes import (
     SAWADA2020_CIFAR100_CUTOUT,
     SAWADA2020_CIFAR100_MIXUP,
 )
-from topk_studies.berrada2018 import noisy_cifar100
 from topk_studies.searched_losses import Firsts, balanced, begun_at, uneven
 
 __all__ = [

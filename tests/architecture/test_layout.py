@@ -43,10 +43,9 @@ ALLOWED = {
     "testing": {"data", "training", "protocol", "records", "running"},
 }
 LEAVES = {
-    *("errors", "identity", "references", "streams", "metrics", "specs", "versions", "user_code"),
+    *("errors", "identity", "references", "metrics", "specs", "versions", "user_code"),
     *("trust", "terminal"),  # files of others, and what they may do here
     "loss_catalogue",  # titles, looks and ranges of the losses, for studies, reports and pages
-    "lazy",  # how packages import their names on first use
 }
 
 # What each folder of the losses may import of the others: those below it. A family imports no other but for the one

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 from torch import Tensor
 
-from topk_platform.metrics import Scorer, calibration_error, candidates, macro_average, topk_credit
+from topk_platform.metrics import (
+    Scorer,
+    calibration_error,
+    candidates,
+    macro_average,
+    target_rank,
+    topk_credit,
+)
 from topk_platform.specs import digits_of, less_is_better, measure_of, measures_among, scale_of, unit_of
 
 
@@ -68,11 +75,11 @@ def test_candidates_are_the_least_k_that_reaches_the_accuracy(
     target = torch.randint(classes, (n,), generator=generator)
     curve = topk_credit(scores, target, range(1, classes + 1)).mean(1)
     least = next(k for k, value in enumerate(curve.tolist(), start=1) if value >= accuracy - 1e-9)
-    assert candidates(scores, target, accuracy).item() == least
+    assert candidates(*target_rank(scores, target), scores.shape[-1], accuracy).item() == least
 
 
 def test_no_k_is_enough_where_scores_are_missing() -> None:
-    assert candidates(torch.full((2, 3), torch.nan), torch.tensor([0, 1]), 0.9).isnan()
+    assert candidates(*target_rank(torch.full((2, 3), torch.nan), torch.tensor([0, 1])), 3, 0.9).isnan()
 
 
 def test_nan_scores_nothing_and_only_in_its_row() -> None:

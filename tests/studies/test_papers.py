@@ -6,10 +6,14 @@ from collections import Counter
 
 import pytest
 import torch
+from topk_platform.running.preflight.checks import check_study
 
 from topk_losses.functional import smooth_topk_svm, topk_hinge
 from topk_platform import Arm, LabelNoise, PerClass, Published, Recipe, Study
-from topk_platform.recipes import (
+from topk_platform.running.preflight.arm_checks import check_study
+from topk_studies import STUDIES
+from topk_studies.published import LEFT_OUT, Row, composed, loss_of, read_rows, rows_of
+from topk_studies.recipes import (
     BERRADA2018_CIFAR100,
     BERRADA2018_IMAGENET,
     BERRADA2018_IMAGENET_SVM,
@@ -17,9 +21,6 @@ from topk_platform.recipes import (
     SAWADA2020_CIFAR100_CUTOUT,
     SAWADA2020_CIFAR100_MIXUP,
 )
-from topk_platform.running.preflight.arm_checks import check_study
-from topk_studies import STUDIES
-from topk_studies.published import LEFT_OUT, Row, composed, loss_of, read_rows, rows_of
 
 PAPERS = ("berrada2018", "garcin2022", "sawada2020")
 NAMES = [name for name in STUDIES if name.startswith(PAPERS)]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.specs import Arm, Phase, Status, Trial
+from topk_platform.specs.fields import Whole
 
-__all__ = ["Counts", "Durations", "Pace", "StudyProgress", "urgency"]
+__all__ = ["Counts", "Durations", "Pace", "StudyProgress", "Tally", "urgency"]
 
 Pace = Callable[[str], float]
 """The expected seconds of an arm's training (or its ensemble's), by its identity."""
@@ -141,6 +143,36 @@ class StudyProgress:
         work = sum(arm.trainings * durations.of(arm.arm_id) for arm in left)
         chains = ((sum(arm.rounds) + bool(arm.running)) * durations.of(arm.arm_id) for arm in left)
         return max([work / max(1, workers), *chains], default=0.0)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many runs ended with each status.
+
+    Example:
+        >>> Tally.of(["completed", "diverged", "diverged"])
+        Tally(completed=1, pruned=0, diverged=2, failed=0)
+    """
+
+    completed: Whole = 0
+    pruned: Whole = 0
+    diverged: Whole = 0
+    failed: Whole = 0
+
+    @classmethod
+    def of(cls, statuses: Iterable[str]) -> Tally:
+        """Return the tally of statuses."""
+        return cls(**Counter(statuses))
+
+    @property
+    def ended(self) -> int:
+        """How many runs ended in all."""
+        return self.completed + self.pruned + self.diverged + self.failed
+
+    @property
+    def lost(self) -> int:
+        """How many ended without a result: diverged or failed."""
+        return self.diverged + self.failed
 
 
 class Counts:

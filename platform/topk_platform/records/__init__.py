@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_platform.lazy import first_use
+from topk_platform.references import first_use
 
 if TYPE_CHECKING:
     from topk_platform.records.files import (
@@ -25,15 +25,21 @@ if TYPE_CHECKING:
     from topk_platform.records.networks import SavedModel, StoreKeeper, forget, read_model, save_model
     from topk_platform.records.notes import DataNote, OpenTrial, Samples, Unfinished, note_data, read_data
     from topk_platform.records.per_image import Guesses, Ranks, read_all_ranks, read_guesses, read_ranks
-    from topk_platform.records.reading import RecordedTrial, find, is_current, write_snapshot
-    from topk_platform.records.recorded import LastRun, Recorded, as_recorded, note_plan, read_plan
+    from topk_platform.records.recorded import (
+        LastRun,
+        Recorded,
+        RecordedTrial,
+        as_recorded,
+        find,
+        note_plan,
+        read_plan,
+    )
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.rows import Row
     from topk_platform.records.states import (
         ArmState,
         GpuUse,
         StudyState,
-        Tally,
         TrialState,
         live_state,
         note_state,
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
     from topk_platform.records.storage.lease import check_undriven, driven, last_seen, unless_ended
     from topk_platform.records.storage.store import Store
     from topk_platform.records.study_rows import StudyRows, last_counted, read_history
-    from topk_platform.records.writer import Writer
+    from topk_platform.records.writer import Writer, is_current, write_snapshot
 
 __all__ = [
     "NEEDED",
@@ -71,7 +77,6 @@ __all__ = [
     "StoreKeeper",
     "StudyRows",
     "StudyState",
-    "Tally",
     "TrialState",
     "Unfinished",
     "Unsound",

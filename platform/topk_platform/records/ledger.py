@@ -19,10 +19,11 @@ from deltalake import DeltaTable
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records.rows import EPOCHS_ONLY, Row, check_version, ledger_schema, to_rows
+from topk_platform.records.rows import EPOCHS_ONLY, Row, ledger_schema, to_rows
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import (
     FOLDER,
+    SCHEMA_VERSION,
     Mark,
     damaged,
     read_checked,
@@ -87,8 +88,12 @@ class Ledger:
             raise StoreError(
                 f"store {self.store.uri!r} holds the records of study {mark.study!r}, not of {self.study!r}"
             )
-        else:
-            check_version(self.store.uri, mark.schema_version)
+        elif mark.schema_version != SCHEMA_VERSION:
+            raise StoreError(
+                f"store {self.store.uri!r} has schema version {mark.schema_version}, but this program reads "
+                f"{SCHEMA_VERSION}: another version of topk-studies has written it, so use that version, or choose "
+                "another --store"
+            )
 
     def _check_empty(self) -> None:
         if self.is_unmarked:
@@ -135,7 +140,7 @@ class Ledger:
             if mark is None:
                 mark = Mark(self.study)
                 mark.write(self.store)
-            table = delta.Writing(self.store, ledger_schema(study))
+            table = delta.Writing(self.store, ledger_schema(study.metrics))
             mark.noted(self.store, checksums=True)
             with Writer(table, lease) as writer:
                 yield writer

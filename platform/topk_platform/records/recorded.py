@@ -13,7 +13,7 @@ from pathlib import Path
 from topk_platform.errors import StoreError, UserError
 from topk_platform.protocol import ArmProgress
 from topk_platform.records.history import ArmHistory, results_of
-from topk_platform.records.ledger import Ledger
+from topk_platform.records.ledger import Ledger, is_study
 from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.store import Store
@@ -21,7 +21,7 @@ from topk_platform.records.study_rows import StudyRows
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.checks import absolute
 
-__all__ = ["GONE", "LastRun", "Recorded", "as_recorded", "note_plan", "read_plan"]
+__all__ = ["GONE", "LastRun", "Recorded", "RecordedTrial", "as_recorded", "find", "note_plan", "read_plan"]
 
 GONE = "arms that the study no longer has"
 """The reason why trials of other arms do not count."""
@@ -165,3 +165,53 @@ def read_plan(store: Store) -> LastRun | None:
         study = Study.from_json(json.dumps(noted["study"]))
         return LastRun(replace(study, changed=tuple(noted.get("changed", ()))), noted.get("data", ""))
     return None
+
+
+@dataclass(frozen=True)
+class RecordedTrial:
+    """A recorded trial: its ledger row and its epochs' rows."""
+
+    row: Row
+    epochs: list[Row]
+
+    @property
+    def trial(self) -> Trial:
+        """The trial as it was planned."""
+        return Trial.from_json(self.row["config"])
+
+
+def find(key: str, store: str | Path = "runs") -> RecordedTrial:
+    """Return the trial whose key begins with ``key``, from any study of the store.
+
+    Args:
+        key: The trial's key or its first characters.
+        store: Folder or URI of the results.
+
+    Raises:
+        UserError: if no trial or several match, or ``key`` cannot be a trial's.
+        StoreError: if the store cannot be listed, or no trial matches and a study that cannot be read may hold it.
+    """
+    root = Store.open(store)
+    matches, errors, where = [], list[UserError](), f"starts_with(key, '{_checked(key)}')"
+    for study in root.folders():
+        try:
+            ledger = Ledger.open(root, study)
+            matches += [(ledger, row) for row in ledger.rows(where)]
+        except UserError as error:
+            # A folder that is not a study, such as MLflow's artifacts, cannot hold the trial.
+            errors += [error] if is_study(root, study) else []
+    if errors and not matches:
+        raise errors[0]
+    if len(matches) != 1:
+        raise UserError(
+            f"key {key!r} must be the key of one trial in store {str(store)!r}, got {len(matches)} trials; "
+            "`topk export STUDY --format csv --to trials.csv` lists a study's trials with their keys"
+        )
+    ledger, row = matches[0]
+    return RecordedTrial(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())
+
+
+def _checked(key: str) -> str:
+    if not key.isalnum():
+        raise UserError(f"key must be a trial's key or its first letters, got {key!r}")
+    return key

@@ -15,7 +15,7 @@ from topk_platform.identity import Identity
 from topk_platform.records.files import damaged_artifacts
 from topk_platform.records.ledger import IDENTITIES, Ledger, nothing_of
 from topk_platform.records.notes import Unfinished, read_data
-from topk_platform.records.rows import Row, RowViews, ledger_columns
+from topk_platform.records.rows import Row, RowViews, ledger_schema
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mark, read_checked
 from topk_platform.records.storage.checksums import Checksums, newest
@@ -191,7 +191,7 @@ class _Repair:
     def _written(self, rows: pa.Table) -> str:
         """Write a new table beside the old one, read it back, and return its folder."""
         folder = self._free()
-        schema = rows.schema if len(rows) else ledger_columns(())
+        schema = rows.schema if len(rows) else ledger_schema(())
         delta.create(self.store, folder, schema)
         table = delta.Writing(self.store, schema, folder)
         if len(rows):

@@ -9,18 +9,14 @@ from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from topk_platform.errors import StoreError
-from topk_platform.records.storage.checked_json import SCHEMA_VERSION
-from topk_platform.specs import Parameter, Scalar, Schedule, Study, TrialRecord, canonical_json
+from topk_platform.specs import Scalar, Schedule, TrialRecord, canonical_json
 
 __all__ = [
     "EPOCHS_ONLY",
     "Late",
     "Row",
     "RowViews",
-    "check_version",
     "epoch_rows",
-    "ledger_columns",
     "ledger_schema",
     "ledger_table",
     "to_rows",
@@ -147,7 +143,8 @@ def to_rows(table: pa.Table) -> list[Row]:
 def _items(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         # Arrow would use pandas to make datetimes, and importing pandas takes as long as everything else.
-        return [_moment(value) for value in column.cast(pa.int64()).to_pylist()]
+        numbers = column.cast(pa.int64()).to_pylist()
+        return [n if n is None else _EPOCH + timedelta(microseconds=n) for n in numbers]
     if not column.null_count and pa.types.is_string(column.type):
         encoded = column.combine_chunks().dictionary_encode()
         texts = encoded.dictionary.to_pylist()
@@ -164,55 +161,26 @@ def _numbers(array: pa.Array) -> list[Any]:
     return held[array.offset : array.offset + len(array)].tolist()
 
 
-def _moment(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
-
-
+_TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
 _MORE_TEXTS = ("status", "reason", "values", "config")
 _LAST_TEXTS = ("code_version", "dataset_fingerprint", "versions", "artifacts")
-EPOCHS_ONLY = (
-    "epoch",
-    "train.loss",
-    "train.gradient_density",
-    "seconds",
-    "step_seconds",
-    "learning_rate",
-)
+EPOCHS_ONLY = ("epoch", "train.loss", "train.gradient_density", "seconds", "step_seconds", "learning_rate")
 """The columns that only rows of epochs use."""
 
 
-def check_version(uri: str, version: int) -> None:
-    """Raise ``StoreError`` unless a store has the schema that this program reads and writes.
-
-    Args:
-        uri: The store, as the user wrote it.
-        version: The version in the file that marks it.
-    """
-    if version != SCHEMA_VERSION:
-        raise StoreError(
-            f"store {uri!r} has schema version {version}, but this program reads {SCHEMA_VERSION}: another version of "
-            "topk-studies has written it, so use that version, or choose another --store"
-        )
-
-
-def ledger_schema(study: Study) -> pa.Schema:
-    """Return the ledger's columns for a study: ``kind`` says whether a row is about a trial or about an epoch.
+def ledger_schema(metrics: Sequence[str]) -> pa.Schema:
+    """Return the ledger's columns for a study's metrics: ``kind`` says whether a row is about a trial or an epoch.
 
     Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
     as JSON, because a study's parameters may change: a parameter may be added, and a number may become a text.
     """
-    return ledger_columns(study.metrics)
-
-
-def ledger_columns(metrics: Sequence[str]) -> pa.Schema:
-    """Return the ledger's columns for a study with these metrics, as :func:`ledger_schema` does."""
     fields = [pa.field(name, pa.string()) for name in ("kind", "key", *_TEXTS)]
     fields += [pa.field(name, pa.int64()) for name in ("number", "seed")]
     fields += [pa.field(name, pa.string()) for name in _MORE_TEXTS]
     fields += [pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in metrics]
     fields += [pa.field("train_seconds", pa.float64()), pa.field("epochs", pa.int64())]
-    fields += [pa.field(name, pa.timestamp("us", tz="UTC")) for name in ("started", "ended")]
+    fields += [pa.field(name, _TIME) for name in ("started", "ended")]
     fields += [pa.field(name, pa.string()) for name in _LAST_TEXTS]
     fields += [pa.field(name, pa.int64() if name == "epoch" else pa.float64()) for name in EPOCHS_ONLY]
     return pa.schema(fields)
@@ -220,26 +188,24 @@ def ledger_columns(metrics: Sequence[str]) -> pa.Schema:
 
 def ledger_table(records: Iterable[TrialRecord], schema: pa.Schema) -> pa.Table:
     """Return the rows of records: one for each trial, and one for each of its epochs."""
-    rows = [row for record in records for row in _rows(record)]
-    columns = [pa.array([_fit(row.get(f.name), f.type) for row in rows], f.type) for f in schema]
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        rows += [{"kind": "trials", **trial_row(record)}]
+        rows += [{"kind": "epochs", **row} for row in epoch_rows(record)]
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        if field.type == _TIME:  # for datetimes, Arrow would import pandas
+            values = [None if value is None else round(value.timestamp() * 1e6) for value in values]
+        columns.append(pa.array(values, field.type))
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _rows(record: TrialRecord) -> Iterator[dict[str, Any]]:
-    yield {"kind": "trials", **trial_row(record)}
-    for row in epoch_rows(record):
-        yield {"kind": "epochs", **row}
-
-
-def _fit(value: Any, kind: pa.DataType) -> Any:
-    if value is not None and kind == pa.timestamp("us", tz="UTC"):
-        return round(value.timestamp() * 1e6)
-    return value
 
 
 def trial_row(record: TrialRecord) -> dict[str, Any]:
     """Return the row of a record's trial."""
     trial, arm = record.trial, record.trial.arm
+    values = {n: str(v) if isinstance(v, Schedule) else v for n, v in trial.parameters.items()}
+    files = {"missing": record.missing, "sha256": record.artifacts}
     return {
         "key": trial.key,
         "study": trial.study,
@@ -253,7 +219,7 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "seed": trial.seed,
         "status": record.status,
         "reason": record.reason,
-        "values": json.dumps({name: _plain(value) for name, value in trial.parameters.items()}),
+        "values": json.dumps(values),
         "config": trial.to_json(),
         **_prefixed("validation", record.validation),
         **_prefixed("test", record.test or {}),
@@ -264,18 +230,8 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "code_version": trial.code_version,
         "dataset_fingerprint": trial.dataset_fingerprint,
         "versions": canonical_json(record.versions),
-        "artifacts": _artifacts(record),
+        "artifacts": canonical_json(files) if any(files.values()) else None,
     }
-
-
-def _artifacts(record: TrialRecord) -> str | None:
-    """Return the facts about the files of a record's trial as JSON; None for a trial without files."""
-    facts = {"missing": record.missing, "sha256": record.artifacts}
-    return canonical_json(facts) if any(facts.values()) else None
-
-
-def _plain(value: Parameter) -> Scalar:
-    return str(value) if isinstance(value, Schedule) else value
 
 
 def epoch_rows(record: TrialRecord) -> list[dict[str, Any]]:

@@ -11,20 +11,18 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from topk_platform.errors import StoreError
-from topk_platform.protocol import Counts
+from topk_platform.protocol import Counts, Tally
 from topk_platform.records.notes import Unfinished
 from topk_platform.records.recorded import Recorded
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.lease import is_driven
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Arm, Scalar
-from topk_platform.specs.fields import Whole
 
 __all__ = [
     "ArmState",
     "GpuUse",
     "StudyState",
-    "Tally",
     "TrialState",
     "live_state",
     "note_state",
@@ -32,36 +30,6 @@ __all__ = [
     "thinned",
     "trend_of",
 ]
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How many runs ended with each status.
-
-    Example:
-        >>> Tally.of(["completed", "diverged", "diverged"])
-        Tally(completed=1, pruned=0, diverged=2, failed=0)
-    """
-
-    completed: Whole = 0
-    pruned: Whole = 0
-    diverged: Whole = 0
-    failed: Whole = 0
-
-    @classmethod
-    def of(cls, statuses: Iterable[str]) -> Tally:
-        """Return the tally of statuses."""
-        return cls(**Counter(statuses))
-
-    @property
-    def ended(self) -> int:
-        """How many runs ended in all."""
-        return self.completed + self.pruned + self.diverged + self.failed
-
-    @property
-    def lost(self) -> int:
-        """How many ended without a result: diverged or failed."""
-        return self.diverged + self.failed
 
 
 _FILE = "standing.json"

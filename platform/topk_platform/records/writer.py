@@ -1,23 +1,34 @@
-"""A thread that writes ended trials into the ledger, so that the driver never waits for a disk."""
+"""Writing the ledger: a thread that commits ended trials, and at the end two plain Parquet files for other tools."""
 
 from __future__ import annotations
 
+import io
 import logging
 import queue
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from topk_platform.errors import StoreError, reason
-from topk_platform.records.rows import ledger_table
+from topk_platform.records.rows import ledger_table, with_parameters
+from topk_platform.records.storage.checked_json import SCHEMA_VERSION
 from topk_platform.records.storage.delta import TakenOverError, Writing
 from topk_platform.records.storage.lease import Lease
+from topk_platform.records.storage.opened import one_line_errors
 from topk_platform.records.storage.store import PAUSES
-from topk_platform.specs import TrialRecord
+from topk_platform.specs import TrialRecord, digest
 
-__all__ = ["Committed", "Writer"]
+if TYPE_CHECKING:
+    from topk_platform.records.ledger import Ledger
+
+__all__ = ["Committed", "Writer", "is_current", "write_snapshot"]
 
 Committed = Callable[[Sequence[TrialRecord]], None]
 """Called with the records that have been committed to the ledger."""
@@ -187,3 +198,64 @@ class Writer(threading.Thread):
     def _check_lease(self) -> None:
         if self._lease.lost:
             raise TakenOverError(f"{self._store_name}: {self._lease.lost}")
+
+
+_EPOCHS, _TRIALS = "tables/epochs.parquet", "tables/trials.parquet"
+_CONTENT = b"topk.content"
+
+
+def is_current(ledger: Ledger, counting: Collection[str], others: Iterable[str] = ()) -> bool:
+    """Return whether a whole snapshot is there of the ledger as it is now and of exactly these counting trials.
+
+    Args:
+        ledger: The ledger.
+        counting: The keys of the trials that count.
+        others: Further files that belong to the snapshot, by their paths in the study's folder.
+    """
+    if not all(map(ledger.store.exists, (_EPOCHS, *others))):
+        return False
+    try:
+        metadata = pq.ParquetFile(io.BytesIO(ledger.store.read(_TRIALS))).schema_arrow.metadata
+    except (OSError, pa.ArrowException):  # missing or damaged
+        return False
+    # Another program may have written the file again, without metadata.
+    return bool(metadata and metadata.get(_CONTENT) == _digest(ledger, counting))
+
+
+def _digest(ledger: Ledger, counting: Collection[str]) -> bytes:
+    """Return a digest of what a snapshot shows; a trial that ran again has the same key but ended later."""
+    trials = ledger.read("trials", ["key", "ended"])
+    shown = [trials[name].cast(pa.string()).to_pylist() for name in trials.column_names]
+    return digest([shown, sorted(counting)]).encode()
+
+
+def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
+    """Write ``tables/epochs.parquet``, then ``tables/trials.parquet``.
+
+    :func:`is_current` reads the second file alone, so the other files of a snapshot must be written before it.
+
+    The first has a row per trial and epoch. The second has a row per trial and seed, and a column ``param.NAME`` for
+    each parameter. Its column ``counts`` says whether a row counts in the table of the study as it is defined now: its
+    code, data and machine are the present ones, and it is within the budget. A confirmation must also be of the
+    configuration that is now the best.
+
+    If no trial has ended yet, nothing is written.
+
+    Args:
+        ledger: The ledger.
+        counting: The keys of the trials that count.
+    """
+    trials = ledger.read("trials")
+    if not trials.num_columns:
+        return
+    trials = with_parameters(trials)
+    metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _CONTENT: _digest(ledger, counting)}
+    counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
+    trials = trials.add_column(1, "counts", counts)
+    with tempfile.TemporaryDirectory() as folder, one_line_errors(ledger.store):
+        for name, batches in ((_EPOCHS, ledger.stream("epochs")), (_TRIALS, trials.to_reader())):
+            file = Path(folder) / Path(name).name
+            with pq.ParquetWriter(file, batches.schema.with_metadata(metadata), compression="zstd") as writer:
+                for batch in batches:
+                    writer.write_batch(batch.cast(writer.schema))
+            ledger.store.write(name, file)

@@ -5,7 +5,7 @@ The values come from ``topk_platform.results``; ``catalogue`` lists the formats 
 
 from typing import TYPE_CHECKING
 
-from topk_platform.lazy import first_use
+from topk_platform.references import first_use
 
 if TYPE_CHECKING:
     from topk_platform.reports.result_tables import to_markdown, to_rich

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from topk_platform.identity import counts_in_words
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.reports.words import ERRORS, command, in_range, points
 from topk_platform.results.intervals import ONE_SEARCH
 from topk_platform.results.runs import Unlike

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.results.contrasts import combined
 from topk_platform.results.intervals import Estimate
 from topk_platform.results.runs import Runs, sums

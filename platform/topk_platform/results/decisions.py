@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.intervals import Estimate

@@ -17,7 +17,7 @@ from typing import Any
 
 from topk_platform.errors import UserError
 from topk_platform.identity import environment_of
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.results.cells import Cell
 from topk_platform.results.decisions import (
     ContrastResult,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.results.cells import Cell, CellKey, marked
 from topk_platform.results.decisions import ContrastResult
 from topk_platform.results.findings_schema import (

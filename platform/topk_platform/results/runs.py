@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from topk_platform.identity import machine_of
-from topk_platform.records import ArmResults, Ranks, Row, Tally
+from topk_platform.protocol import Tally
+from topk_platform.records import ArmResults, Ranks, Row
 from topk_platform.results.intervals import means_of_searches, usual_variance
 from topk_platform.specs import Study
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from topk_platform.records import Row, Tally
+from topk_platform.protocol import Tally
+from topk_platform.records import Row
 from topk_platform.results.cells import Cell
 from topk_platform.results.runs import Unlike
 from topk_platform.results.tuning import Edge, edges

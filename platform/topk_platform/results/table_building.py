@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from topk_platform.identity import bits_of, chooser_of
+from topk_platform.protocol import Tally
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.records import ArmHistory, ArmResults, Tally, results_of
+from topk_platform.records import ArmHistory, ArmResults, results_of
 from topk_platform.results.cells import Cell, CellKey, cell_of, marked, tested
 from topk_platform.results.runs import IMAGES, ReadRanks, Runs, Unlike, runs_of_all, unlike
 from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column

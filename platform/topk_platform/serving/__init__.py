@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_platform.lazy import first_use
+from topk_platform.references import first_use
 
 if TYPE_CHECKING:
     from topk_platform.serving.classifier import Candidate, Classifier

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.fields import Count, NonNegative, Rule, check_fields, one_of
 
-__all__ = ["Claim", "Contrast", "Published", "check_claims", "check_published"]
+__all__ = ["Claim", "Contrast", "Published"]
 
 
 @dataclass(frozen=True)
@@ -121,27 +120,6 @@ class Claim:
         return tuple(dict.fromkeys(name for contrast in self.contrasts for name in contrast.weights))
 
 
-def check_claims(
-    study: str, claims: Iterable[Claim], arms: Collection[str], metrics: Collection[str]
-) -> None:
-    """Raise ``UserError`` unless the claims' names differ and the study has all their arms and metrics."""
-    seen: set[str] = set()
-    for claim in claims:
-        check(claim.name not in seen, f"study {study}: two claims are called {claim.name}")
-        seen.add(claim.name)
-        for name in claim.arms:
-            if name not in arms:
-                raise UserError(
-                    f"study {study}: claim {claim.name} names {name!r}, which is not an arm of the study"
-                )
-        for contrast in claim.contrasts:
-            if contrast.metric not in metrics:
-                raise UserError(
-                    f"study {study}: claim {claim.name} names metric {contrast.metric!r}, which is not among "
-                    f"{list(metrics)}"
-                )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Published:
     """A number that a paper printed for one arm and one metric. It changes neither a result nor a key.
@@ -190,26 +168,5 @@ class Published:
 
     def names(self, arm: Arm) -> bool:
         """Return whether the number belongs to this arm."""
-        return (self.regime, self.loss) == (arm.regime.name, arm.loss.label) and self.model in (
-            None,
-            arm.model.label,
-        )
-
-
-def check_published(
-    study: str, published: Iterable[Published], arms: Sequence[Arm], metrics: Sequence[str]
-) -> None:
-    """Raise ``UserError`` unless each number belongs to one arm and a known metric, and no two to the same pair."""
-    seen = set()
-    for number in published:
-        names = [arm.name for arm in arms if number.names(arm)]
-        if len(names) != 1:
-            rule = f"several arms, {names}; name its model" if names else "no arm"
-            raise UserError(f"study {study}: the published number of {number.arm_name} belongs to {rule}")
-        if number.metric not in metrics:
-            raise UserError(
-                f"study {study}: metric {number.metric!r} of a published number is not among {list(metrics)}"
-            )
-        key = (names[0], number.metric)
-        check(key not in seen, f"study {study}: two published numbers belong to {key[0]} and {key[1]}")
-        seen.add(key)
+        same = (self.regime, self.loss) == (arm.regime.name, arm.loss.label)
+        return same and self.model in (None, arm.model.label)

@@ -1,4 +1,4 @@
-"""Conversion of specs to JSON and back, and their hashes: equal values have equal texts and equal hashes."""
+"""Conversion of specs to JSON and back, and hashes: of specs, and of the names of random streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["canonical_json", "decode", "digest", "encode"]
+__all__ = ["canonical_json", "decode", "digest", "encode", "hashed", "stream_seed"]
 
 _TYPE = "type"
 
@@ -104,3 +104,24 @@ def digest(value: Any, length: int = 20) -> str:
         True
     """
     return hashlib.sha256(canonical_json(value, defaults=False).encode()).hexdigest()[:length]
+
+
+def stream_seed(root: int, seed: int, role: str) -> int:
+    """Return the 63-bit seed of one stream.
+
+    Args:
+        root: The study's root seed.
+        seed: The trial's seed, that of its search or its own; see :class:`~topk_platform.specs.Repeats`.
+        role: The purpose of the stream, such as ``"batches"``.
+
+    Example:
+        >>> stream_seed(0, 1, "batches") == stream_seed(0, 1, "loss")
+        False
+    """
+    return hashed(root, seed, role)
+
+
+def hashed(*parts: int | str) -> int:
+    """Return a 63-bit number that depends on all parts and on their order."""
+    text = "\0".join(map(str, parts))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -16,7 +15,7 @@ from typing import Annotated, Any
 from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check, check_name, first_few
-from topk_platform.specs.claims import Claim, Contrast, Published, check_claims, check_published
+from topk_platform.specs.claims import Claim, Contrast, Published
 from topk_platform.specs.codec import decode, digest, encode
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
 from topk_platform.specs.metric_names import (
@@ -27,12 +26,7 @@ from topk_platform.specs.metric_names import (
     measures_among,
 )
 from topk_platform.specs.smoke import smoke_study
-from topk_platform.specs.study_checks import (
-    check_measures,
-    check_metrics,
-    check_parameters,
-    with_equal_searches,
-)
+from topk_platform.specs.study_checks import check_measures, check_metrics, check_study, with_equal_searches
 from topk_platform.specs.trial import SPECS
 
 __all__ = ["Study"]
@@ -142,28 +136,9 @@ class Study:
         check(bool(self.arms), f"study {self.name}: arms must hold at least one arm")
         check(bool(self.topk), f"study {self.name}: topk must hold at least one k, got {self.topk!r}")
         object.__setattr__(self, "arms", with_equal_searches(self))
-        names = [arm.name for arm in self.arms]
-        twice = sorted(name for name, count in Counter(names).items() if count > 1)
-        check(not twice, f"study {self.name}: two arms are called {twice}; give one of them a label")
-        check(
-            len(set(candidate_names(self.targets))) == len(self.targets),
-            f"study {self.name}: targets must differ in the six digits of their metrics, got {self.targets}",
-        )
-        check(
-            self.device == "cuda" or not self.accelerator,
-            f"study {self.name}: accelerator must be left out where trials run on the CPU, got {self.accelerator!r}",
-        )
-        check_parameters(self)
         self._check_baseline()
         self._complete_metrics()
-        check_published(self.name, self.published, self.arms, self.selecting)
-        check_claims(self.name, self.claims, names, self.metrics)
-        for budget, number in (("trials", self.trials), ("seeds", self.seeds)):
-            check(
-                number % self.searches == 0,
-                f"study {self.name}: {budget} must be a multiple of the {self.searches} searches of its arms, which "
-                f"share them, got {number}",
-            )
+        check_study(self)
 
     def __str__(self) -> str:
         arms = self.arms

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check
-from topk_platform.specs.metric_names import accuracy_k, measure_of
+from topk_platform.specs.metric_names import accuracy_k, candidate_names, measure_of
 from topk_platform.specs.search_rules import OptunaSampler
 
 if TYPE_CHECKING:
     from topk_platform.specs.study import Study
 
-__all__ = ["check_measures", "check_metrics", "check_parameters", "with_equal_searches"]
+__all__ = ["check_measures", "check_metrics", "check_study", "with_equal_searches"]
 
 
 def check_measures(study: str, measures: Iterable[str]) -> None:
@@ -46,8 +47,32 @@ def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) 
         )
 
 
-def check_parameters(study: Study) -> None:
-    """Raise ``UserError`` if a parameter is called ``type``: in records, this name says of which class an object is."""
+def check_study(study: Study) -> None:
+    """Raise ``UserError`` if arms, metrics, budget, published numbers or claims of a study do not fit together."""
+    subject, names = f"study {study.name}:", [arm.name for arm in study.arms]
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    check(not twice, f"{subject} two arms are called {twice}; give one of them a label")
+    check(
+        len(set(candidate_names(study.targets))) == len(study.targets),
+        f"{subject} targets must differ in the six digits of their metrics, got {study.targets}",
+    )
+    check(
+        study.device == "cuda" or not study.accelerator,
+        f"{subject} accelerator must be left out where trials run on the CPU, got {study.accelerator!r}",
+    )
+    for budget, number in (("trials", study.trials), ("seeds", study.seeds)):
+        check(
+            number % study.searches == 0,
+            f"{subject} {budget} must be a multiple of the {study.searches} searches of its arms, which share them, "
+            f"got {number}",
+        )
+    _check_parameters(study)
+    _check_published(study)
+    _check_claims(study, names)
+
+
+def _check_parameters(study: Study) -> None:
+    """Refuse parameters that are called ``type``: in records, this name says of which class an object is."""
     for arm in study.arms:
         sampler = arm.protocol.sampler
         names = {*arm.regime.options, *arm.model.options, *arm.loss.space, *arm.loss.fixed}
@@ -57,6 +82,40 @@ def check_parameters(study: Study) -> None:
             f"study {study.name}: parameters of a dataset, a model, a loss and a sampler must not be called 'type', "
             f"which records need, got {sorted(names)} in arm {arm.name}: wrap it in a function with another parameter",
         )
+
+
+def _check_published(study: Study) -> None:
+    """Refuse numbers that do not belong to one arm and a metric that can select, and two for the same pair."""
+    subject, seen = f"study {study.name}:", set()
+    for number in study.published:
+        names = [arm.name for arm in study.arms if number.names(arm)]
+        rule = f"several arms, {names}; name its model" if names else "no arm"
+        check(len(names) == 1, f"{subject} the published number of {number.arm_name} belongs to {rule}")
+        check(
+            number.metric in study.selecting,
+            f"{subject} metric {number.metric!r} of a published number is not among {list(study.selecting)}",
+        )
+        key = (names[0], number.metric)
+        check(key not in seen, f"{subject} two published numbers belong to {key[0]} and {key[1]}")
+        seen.add(key)
+
+
+def _check_claims(study: Study, names: Collection[str]) -> None:
+    subject, seen = f"study {study.name}:", set()
+    for claim in study.claims:
+        check(claim.name not in seen, f"{subject} two claims are called {claim.name}")
+        seen.add(claim.name)
+        for name in claim.arms:
+            check(
+                name in names,
+                f"{subject} claim {claim.name} names {name!r}, which is not an arm of the study",
+            )
+        for contrast in claim.contrasts:
+            check(
+                contrast.metric in study.metrics,
+                f"{subject} claim {claim.name} names metric {contrast.metric!r}, which is not among "
+                f"{list(study.metrics)}",
+            )
 
 
 def _not_measured(study: Study, metric: str) -> UserError:

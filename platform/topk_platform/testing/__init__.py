@@ -5,7 +5,7 @@ Only running the contracts needs pytest. Each name is imported on first use: one
 
 from typing import TYPE_CHECKING
 
-from topk_platform.lazy import first_use
+from topk_platform.references import first_use
 
 if TYPE_CHECKING:
     from topk_platform.testing.contracts import RegimeContract, SamplerContract

@@ -35,7 +35,7 @@ from topk_platform.specs import (
     TrialRecord,
     active,
 )
-from topk_platform.streams import stream_seed
+from topk_platform.specs.codec import stream_seed
 from topk_platform.training import finish, run_trials
 
 __all__ = ["RegimeContract", "SamplerContract"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topk_platform.lazy import first_use
+from topk_platform.references import first_use
 
 if TYPE_CHECKING:
     from topk_platform.tracking.answering import check_tracking, mlflow_of, moved, run_pages, tracking_uri

@@ -17,7 +17,7 @@ import topk_losses
 from topk_platform.data import load
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Numerics, Trial
-from topk_platform.streams import stream_seed
+from topk_platform.specs.codec import stream_seed
 
 __all__ = ["environment", "process_state", "restore_process", "restored_process", "trial_process"]
 

@@ -14,7 +14,7 @@ from topk_platform.errors import ChangedError
 from topk_platform.metrics import Scorer
 from topk_platform.models import build_model
 from topk_platform.specs import Inputs, Recipe, Schedule, Trial, numbers
-from topk_platform.streams import stream_seed
+from topk_platform.specs.codec import stream_seed
 from topk_platform.training.losses import BoundLoss, build_loss
 from topk_platform.training.scoring import Scored
 from topk_platform.training.steps.batches import Batches, Normalisation

@@ -13,7 +13,7 @@ import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.records import Ledger, Store, read_all_ranks
-from topk_platform.records.reading import write_snapshot
+from topk_platform.records.writer import write_snapshot
 from topk_platform.reports.class_tables import classes_to_files
 from topk_platform.reports.exports import export_csv
 from topk_platform.reports.table_data import to_files

@@ -29,10 +29,10 @@ from topk_platform.records import (
     results_of,
     write_snapshot,
 )
-from topk_platform.records.reading import is_current
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import Mark, with_checksum
 from topk_platform.records.storage.opened import Opened
+from topk_platform.records.writer import is_current
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.versions import version_of
 from topk_studies import digits
@@ -358,7 +358,7 @@ def test_a_driver_that_was_taken_over_from_writes_nothing_more(
             old.committed = lambda _records: there.set()
             old.put(record(study, 0))
             there.wait()
-            new = delta.Writing(ledger.store, ledger_schema(study))
+            new = delta.Writing(ledger.store, ledger_schema(study.metrics))
             old.put(record(study, 2))
             old.flush()
             new.append(ledger_rows([record(study, 1)], new))

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from made_records import filled
+from made_records import make_record as record
 
 from topk_platform import Float, Loss, Model, Protocol, Recipe, Regime, Study, grid
+from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import StudyProgress
-from topk_platform.records import Ledger, Recorded, Store, last_counted, progress_of, read_history, read_state
+from topk_platform.records import (
+    Ledger,
+    Recorded,
+    Store,
+    find,
+    last_counted,
+    progress_of,
+    read_history,
+    read_state,
+)
+from topk_platform.records.storage.checked_json import with_checksum
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
 
@@ -27,7 +41,7 @@ def score(trial: Trial) -> float:
     return 0.9 - 0.1 * (trial.arm.loss.label == "focal") - 0.2 * trial.values.get("learning_rate", 0.1) ** 2  # type: ignore[operator]
 
 
-def board_of(study: Study, ledger: Ledger) -> StudyProgress:
+def progress_at(study: Study, ledger: Ledger) -> StudyProgress:
     """Return the state that a run of the study begins with."""
     counted = last_counted(ledger, study)
     return progress_of(study, counted, read_history(ledger, study, counted))
@@ -38,7 +52,7 @@ def test_status_has_the_counts_of_a_run(tmp_path: Path, ended: int | None) -> No
     """With several searches, and ensembles trained whole."""
     study = a_study()
     ledger = fake_run(study, tmp_path, score, stop_after=ended)
-    progress, state = board_of(study, ledger), read_state(Recorded.read(ledger))
+    progress, state = progress_at(study, ledger), read_state(Recorded.read(ledger))
     assert [arm.left for arm in state.arms] == [arm.left + arm.along for arm in progress.arms.values()]
     assert state.tally.ended == sum(len(arm.searched) + len(arm.confirmed) for arm in progress.arms.values())
     assert ended is not None or state.left == 0
@@ -65,3 +79,41 @@ def test_rows_of_other_code_and_of_arms_that_are_gone_are_counted_by_reason(tmp_
     old = sum(row["arm_id"] == first for row in ledger.rows())
     assert recorded.outdated == {"other code": old, "arms that the study no longer has": gone}
     assert recorded.trials == len(ledger.rows()) == len(recorded.keys)
+
+
+@pytest.fixture
+def key(tmp_path: Path, study: Study) -> str:
+    """The key of a trial in the study ``s``, in a store with a folder of something else."""
+    ended = record(study)
+    filled(tmp_path, study, ended)
+    (tmp_path / "mlflow-artifacts").mkdir()
+    (tmp_path / "mlflow-artifacts" / "file").touch()
+    return ended.trial.key
+
+
+def test_a_trial_has_its_row_and_its_epochs(tmp_path: Path, key: str) -> None:
+    result = find(key[:8], tmp_path)
+    assert (result.row["key"], len(result.epochs)) == (key, 2)
+
+
+@pytest.mark.parametrize("typed", ["0", "ffffffff"])
+def test_a_key_of_no_trial_is_refused(typed: str, tmp_path: Path, key: str) -> None:
+    assert not key.startswith(typed)
+    with pytest.raises(UserError, match=f"key '{typed}'"):
+        find(typed, tmp_path)
+
+
+def test_a_study_of_another_schema_may_hold_the_trial(tmp_path: Path, key: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "ledger.json").write_bytes(with_checksum({"study": "a", "schema_version": 99}))
+    assert find(key, tmp_path).row["key"] == key
+    with pytest.raises(StoreError, match="schema version 99"):
+        find("ffffffff", tmp_path)
+
+
+def test_a_store_that_fails_does_not_count_as_one_without_the_trial(
+    tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "rows", Mock(side_effect=StoreError("Input/output error")))
+    with pytest.raises(StoreError, match="Input/output error"):
+        find(key, tmp_path)

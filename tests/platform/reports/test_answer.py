@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.reports.answer import answer
 from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.results.cells import Cell, CellKey, _improvement, cell_of, marked
 from topk_platform.results.intervals import estimate
 from topk_platform.results.runs import Runs

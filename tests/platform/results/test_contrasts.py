@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.records import ArmHistory, Ranks, Tally
+from topk_platform.protocol import Tally
+from topk_platform.records import ArmHistory, Ranks
 from topk_platform.reports import to_csv, to_markdown
 from topk_platform.results import Table, build_table
 from topk_platform.results.cells import cell_of, marked

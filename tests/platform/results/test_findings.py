@@ -31,7 +31,7 @@ from topk_platform import (
     grid,
 )
 from topk_platform import table as table_of
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.reports import plots
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.table_data import to_rows

@@ -14,7 +14,8 @@ from rich.console import Console
 from scipy import stats
 
 from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
-from topk_platform.records import ArmHistory, Tally
+from topk_platform.protocol import Tally
+from topk_platform.records import ArmHistory
 from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import marked

@@ -15,7 +15,7 @@ from rich.console import Console
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.run_output import make_view
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, StudyProgress
+from topk_platform.protocol import ArmProgress, StudyProgress, Tally
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import (
     ArmState,
@@ -23,7 +23,6 @@ from topk_platform.records import (
     Recorded,
     Store,
     StudyState,
-    Tally,
     live_state,
     note_plan,
     note_state,

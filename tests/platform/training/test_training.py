@@ -14,7 +14,7 @@ from topk_platform.data import digits
 from topk_platform.errors import ChangedError
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Inputs, Trial, TrialRecord
-from topk_platform.streams import stream_seed
+from topk_platform.specs.codec import stream_seed
 from topk_platform.training import (
     LOSSES,
     Keeper,

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.specs.checks import check
-from topk_platform.streams import hashed
+from topk_platform.specs.codec import hashed
 
 __all__ = ["ring", "synthetic_images"]
 

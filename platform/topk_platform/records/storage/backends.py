@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypedDict
+from types import SimpleNamespace
+from typing import Any, Literal, Protocol, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
 from topk_platform.errors import StoreError
 
 __all__ = [
     "OBJECT_STORES",
-    "Content",
     "Files",
     "Folder",
     "Listed",
@@ -38,14 +38,6 @@ class Listed(TypedDict):
     common_prefixes: Sequence[str]
 
 
-class Content(Protocol):
-    """A file's content."""
-
-    def bytes(self) -> bytes:
-        """Return the content."""
-        ...
-
-
 class Files(Protocol):
     """The methods that a store needs, named as in obstore."""
 
@@ -60,8 +52,8 @@ class Files(Protocol):
         """Write a file atomically."""
         ...
 
-    def get(self, path: str) -> Content:
-        """Return a file's content."""
+    def get(self, path: str) -> Any:
+        """Return what has the file's content as ``bytes()``."""
         ...
 
     def head(self, path: str) -> object:
@@ -101,13 +93,7 @@ class Folder:
         mode: Literal["create", "overwrite"] = "overwrite",
         use_multipart: bool | None = None,  # noqa: ARG002 - as in obstore
     ) -> None:
-        """Write a file, from bytes or as a copy.
-
-        Args:
-            path: Its path in the folder.
-            file: The file's content.
-            mode: Whether an existing file is replaced.
-            use_multipart: Ignored; for compatibility with obstore.
+        """Write a file, from bytes or as a copy; ``mode`` says whether an existing file is replaced.
 
         Raises:
             FileExistsError: if the file exists and ``mode`` is ``"create"``.
@@ -126,9 +112,10 @@ class Folder:
                 hidden.unlink()
         sync(target.parent)
 
-    def get(self, path: str) -> Content:
-        """Return a file's content."""
-        return _Held((self._root / path).read_bytes())
+    def get(self, path: str) -> SimpleNamespace:
+        """Return what has the file's content as ``bytes()``."""
+        content = (self._root / path).read_bytes()
+        return SimpleNamespace(bytes=lambda: content)
 
     def head(self, path: str) -> None:
         """Raise ``FileNotFoundError`` unless the file exists."""
@@ -143,7 +130,8 @@ class Folder:
                 raise NotADirectoryError(f"{self._root} is not a folder")
             return {"objects": [], "common_prefixes": []}
         with os.scandir(folder) as entries:  # it knows the kinds of files without asking for each
-            kinds = {entry.name: _is_folder(entry) for entry in entries}
+            # A link that leads nowhere, or to itself, is no folder.
+            kinds = {e.name: Path(e.path).is_dir() if e.is_symlink() else e.is_dir() for e in entries}
         folders = [name for name, is_folder in kinds.items() if is_folder]
         files = [{"path": name} for name, is_folder in kinds.items() if not is_folder]
         return {"objects": files, "common_prefixes": [name for name in folders if _holds(folder / name)]}
@@ -181,14 +169,6 @@ class Folder:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._root))
 
 
-class _Held:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def bytes(self) -> bytes:
-        return self._data
-
-
 def _fill(hidden: Path, file: bytes | Path, tries_left: int = 3) -> None:
     """Write a new file. Try again if another process deletes the folder because its last file is gone."""
     try:
@@ -201,11 +181,6 @@ def _fill(hidden: Path, file: bytes | Path, tries_left: int = 3) -> None:
         if not tries_left:
             raise
         _fill(hidden, file, tries_left - 1)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder or a link to one. A link that leads nowhere, or to itself, is not."""
-    return Path(entry.path).is_dir() if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
 
 def _holds(folder: Path) -> bool:
@@ -268,12 +243,7 @@ OBJECT_STORES = {
 
 
 def check_path(store: str, path: str) -> None:
-    """Raise ``StoreError`` if Delta Lake would misread a path.
-
-    Args:
-        store: The store's address, for the message.
-        path: The path.
-    """
+    """Raise ``StoreError`` if Delta Lake would misread a path of the store."""
     if match := _MISREAD.search(path):
         raise StoreError(
             f"store {store!r} cannot be used: its path contains {match.group()!r}, which Delta Lake would misread: "
@@ -310,22 +280,13 @@ def options_of(uri: str) -> dict[str, str]:
             f"store: the options of {plain!r} are {', '.join(kind.options) or 'none'}, got "
             f"{', '.join(unknown)}; credentials come from the environment"
         )
-    if "endpoint" in given:
-        _check_endpoint("store's endpoint", given["endpoint"])
-        return given
-    return given | _endpoint_of_environment(kind)
-
-
-def _endpoint_of_environment(kind: ObjectStore) -> dict[str, str]:
-    for name in kind.endpoints:
-        if endpoint := os.environ.get(name):
-            _check_endpoint(name, endpoint)
-            return {"endpoint": endpoint}
-    return {}
-
-
-def _check_endpoint(argument: str, endpoint: str) -> None:
-    _check_no_credentials(argument, endpoint, "(?!)" if "@" in endpoint.partition("://")[2] else _HOST, _AWS)
+    named = ((name, os.environ.get(name)) for name in kind.endpoints)
+    for name, endpoint in (("store's endpoint", given.get("endpoint")), *named):
+        if endpoint:
+            host = "(?!)" if "@" in endpoint.partition("://")[2] else _HOST
+            _check_no_credentials(name, endpoint, host, _AWS)
+            return {**given, "endpoint": endpoint}
+    return given
 
 
 def _check_no_credentials(argument: str, uri: str, names: str, credentials: str) -> None:

@@ -16,8 +16,8 @@ from topk_platform.records import DataNote, Samples, Store, note_data, read_data
 from topk_platform.references import is_reference
 from topk_platform.specs import Arm, Regime, Repeats, Study, TrainFraction, digest
 from topk_platform.specs.checks import first_few
+from topk_platform.specs.codec import stream_seed
 from topk_platform.specs.metric_names import GROUPS, accuracy_k
-from topk_platform.streams import stream_seed
 
 __all__ = ["Draws", "Samples", "note_samples", "notes_on_data", "samples_of", "streams", "trained_on"]
 
