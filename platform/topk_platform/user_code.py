@@ -131,7 +131,7 @@ class _File:
     @cached_property
     def _imports(self) -> list[tuple[str, str, str]]:
         """What the imports at the top bind, see :meth:`_bound`."""
-        return [one for statement in self._body for one in self._bound(statement)]
+        return [bound for statement in self._body for bound in self._bound(statement)]
 
     @cached_property
     def _own(self) -> set[str]:
@@ -153,7 +153,12 @@ class _File:
 
     def declared(self, name: str) -> int | None:
         """Return the number in ``version = 3`` in a class, or in ``name.version = 3`` beside a function."""
-        inside = (s for one in self._defined.get(name, []) if isinstance(one, ast.ClassDef) for s in one.body)
+        inside = (
+            s
+            for defined in self._defined.get(name, [])
+            if isinstance(defined, ast.ClassDef)
+            for s in defined.body
+        )
         targets = [(s, f"{name}.version") for s in self._body] + [(s, "version") for s in inside]
         for statement, target in targets:
             match statement:
@@ -164,7 +169,9 @@ class _File:
     def text(self, name: str) -> str:
         """Return the code of a definition, and which modules its names stand for."""
         statements = self._statements(name)
-        used = {node.id for one in statements for node in ast.walk(one) if isinstance(node, ast.Name)}
+        used = {
+            node.id for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name)
+        }
         modules = [
             f"{name} is {module}" for name, module, what in self._imports if what == _ALL and name in used
         ]
@@ -326,8 +333,8 @@ def _spec(name: str) -> ModuleSpec | None:
             return None
         top = f"{top}.{part}"
         finders = filter(None, map(pkgutil.get_importer, spec.submodule_search_locations))
-        specs = [one for finder in finders if (one := finder.find_spec(top)) is not None]
-        spec = next((one for one in specs if one.loader is not None), specs[0] if specs else None)
+        specs = [spec for finder in finders if (spec := finder.find_spec(top)) is not None]
+        spec = next((spec for spec in specs if spec.loader is not None), specs[0] if specs else None)
     return spec
 
 
@@ -343,8 +350,8 @@ def package_versions(packages: Iterable[str]) -> dict[str, str]:
         packages: The names by which they are imported.
     """
     names = sorted(set(packages) - sys.stdlib_module_names - _OURS - _IN_ENVIRONMENT)
-    distributions = (one for name in names for one in sorted(set(_distributions().get(name, ()))))
-    return {one: importlib.metadata.version(one) for one in distributions}
+    packages = (package for name in names for package in sorted(set(_distributions().get(name, ()))))
+    return {package: importlib.metadata.version(package) for package in packages}
 
 
 @cache

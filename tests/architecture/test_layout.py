@@ -28,9 +28,7 @@ ALLOWED = {
     "results": {"records", "protocol", "data"},
     # how they are shown; losses and kept networks, for what is drawn of them
     "reports": {"results", "records", "protocol", "training", "models", "data"},  # a plot shows test images
-    "running": {
-        *("data", "models", "training", "protocol", "records", "results", "reports", "serving", "tracking")
-    },
+    "running": {"data", "models", "training", "protocol", "records", "results", "reports", "tracking"},
     "tracking": {"records"},  # MLflow is filled from the ledger alone
     # networks at work, with their numbers
     "serving": {"data", "models", "training", "records", "results"},
@@ -40,7 +38,7 @@ ALLOWED = {
         "tracking",
     },
     # contracts of regimes and samplers; a fake run leaves the records of a real one
-    "testing": {"data", "training", "protocol", "records", "running"},
+    "testing": {"data", "training", "protocol", "records"},
 }
 LEAVES = {
     *("errors", "identity", "references", "metrics", "specs", "versions", "user_code"),
@@ -80,15 +78,31 @@ def names_of(nodes: Iterable[ast.AST]) -> set[str]:
     return names
 
 
+def parts_used(part: str) -> set[str]:
+    """The other parts that a part imports from, also inside functions."""
+    names = {
+        name
+        for path in (PLATFORM / part).rglob("*.py")
+        for name in imported(path)
+        # a table's methods show it; see the next test
+        if not (path.name == "table.py" and part == "results" and name.startswith("topk_platform.reports"))
+    }
+    pieces = [name.split(".") for name in names]
+    others = {own[1] for own in pieces if own[0] == "topk_platform" and len(own) > 1} - {part}
+    return {other for other in others if (PLATFORM / other).is_dir()} - LEAVES
+
+
 @pytest.mark.parametrize("part", sorted(ALLOWED))
-def test_parts_import_only_what_they_may(part: str) -> None:
-    for path in (PLATFORM / part).rglob("*.py"):
-        for name in imported(path):
-            pieces = name.split(".")
-            if (path.parent.name, path.name, pieces[1:2]) == ("results", "table.py", ["reports"]):
-                continue  # its methods show it; see the next test
-            if pieces[0] == "topk_platform" and len(pieces) > 1 and (PLATFORM / pieces[1]).is_dir():
-                assert pieces[1] in ALLOWED[part] | LEAVES | {part}, f"{path} imports {name}"
+def test_parts_import_what_they_may_and_may_import_no_more(part: str) -> None:
+    assert parts_used(part) == ALLOWED[part]
+
+
+def test_no_parts_import_each_other_in_a_circle() -> None:
+    left = dict(ALLOWED)
+    while lowest := [part for part, below in left.items() if not below & left.keys()]:
+        for part in lowest:
+            del left[part]
+    assert not left
 
 
 def test_a_table_imports_how_it_is_shown_on_first_use_alone() -> None:
@@ -99,6 +113,13 @@ def test_a_table_imports_how_it_is_shown_on_first_use_alone() -> None:
 def test_every_part_of_the_platform_has_its_rule() -> None:
     folders = {path.name for path in PLATFORM.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert folders <= set(ALLOWED)
+
+
+def test_running_alone_knows_ray_and_tracking_alone_mlflow() -> None:
+    for package, part in (("ray", "running"), ("mlflow", "tracking")):
+        for path in PLATFORM.rglob("*.py"):
+            if PLATFORM / part not in path.parents:
+                assert package not in {name.split(".")[0] for name in imported(path)}, path
 
 
 @pytest.mark.parametrize("part", ["training", "data", "models"])

@@ -71,13 +71,11 @@ def corners(per_class: int = 20):
             (
                 "Noise = LabelNoise",
                 """@dataclass(frozen=True)
-class Shifted:
+class Shifted(Checked):
     axis: ClassVar[str] = "shifted labels, probability"
     neutral: ClassVar[float | None] = 0.0
     across_superclasses: ClassVar[bool] = True
     probability: Share
-    def __post_init__(self) -> None:
-        check_fields(self)
 """,
             ),
             ("LabelNoise | PairFlip", "Shifted | "),

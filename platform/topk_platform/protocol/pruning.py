@@ -128,8 +128,8 @@ def _spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
     """
     if len(pairs) < _FEWEST or any(len(set(side)) == 1 for side in zip(*pairs, strict=True)):
         return None
-    one, other = (_ranks(side) for side in zip(*pairs, strict=True))
-    return round(float(np.corrcoef(one, other)[0, 1]), 12)
+    first, other = (_ranks(side) for side in zip(*pairs, strict=True))
+    return round(float(np.corrcoef(first, other)[0, 1]), 12)
 
 
 def _ranks(values: Sequence[float]) -> NDArray[np.float64]:

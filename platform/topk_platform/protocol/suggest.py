@@ -101,17 +101,13 @@ class Searcher:
             history: The arm's ended trials that the suggestion may use, in any order.
         """
         ended = {trial.number: trial for trial in history}
-        for earlier in self._to_replay(number):
+        # The earlier trials are replayed first, all or none.
+        replays = number > self._sampler.random and not isinstance(self._sampler, TPE)
+        for earlier in range(number if replays else 0):
             if earlier not in self._answers:
                 self._answers[earlier] = self._ask(earlier, ended)
         answer = self._answers[number] = self._ask(number, ended)
         return dict(answer.values)
-
-    def _to_replay(self, number: int) -> range:
-        """Return the earlier trials that are replayed first: all or none."""
-        if number <= self._sampler.random or isinstance(self._sampler, TPE):
-            return range(0)
-        return range(number)
 
     def _ask(self, number: int, ended: Mapping[int, Ended]) -> _Answer:
         sampler, space = self._sampler, self._loss.space
@@ -121,7 +117,8 @@ class Searcher:
         if number < len(self._points):
             return _Answer(self._points[number])
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # otherwise a line for every fresh study
-        seed = _seed(f"{self._search_id}\0{number}")
+        text = f"{self._search_id}\0{number}"
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
         if number <= sampler.random:  # these samplers need no history, and adding one takes time
             return _Answer(self._values(optuna.create_study(sampler=RandomSampler(seed=seed)).ask()))
         made = make_sampler(sampler, space, seed)
@@ -163,10 +160,6 @@ class Searcher:
 
     def _answer(self, number: int) -> _Answer:
         return self._answers.get(number, _Answer({}))
-
-
-def _seed(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
 
 
 def _suggested(trial: optuna.Trial, name: str, dimension: Dimension) -> Scalar:

@@ -156,7 +156,7 @@ class ArmResults:
     @cached_property
     def chosen(self) -> list[Ended | None]:
         """The configuration that each search has chosen so far; None if no trial of it completed."""
-        return [one and one._replace(values=dict(one.values)) for one in self.state.chosen]
+        return [ended and ended._replace(values=dict(ended.values)) for ended in self.state.chosen]
 
     def searched(self) -> list[Row]:
         """Return the rows of the search trials that have ended and are within the budget."""

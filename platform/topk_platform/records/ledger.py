@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -82,25 +82,23 @@ class Ledger:
     def check_mark(self) -> None:
         """Raise ``StoreError`` if the folder holds another study's records, another schema, or something else."""
         mark = Mark.read(self.store)
+        if mark is None and self.is_unmarked:
+            raise damaged(self.store, MARK, f"{repair_of(self.store)} makes it again", "missing")
+        if mark is None and (self.store.names() or self.store.folders()):
+            raise StoreError(
+                f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store"
+            )
         if mark is None:
-            self._check_empty()
-        elif mark.study != self.study:
+            return
+        if mark.study != self.study:
             raise StoreError(
                 f"store {self.store.uri!r} holds the records of study {mark.study!r}, not of {self.study!r}"
             )
-        elif mark.schema_version != SCHEMA_VERSION:
+        if mark.schema_version != SCHEMA_VERSION:
             raise StoreError(
                 f"store {self.store.uri!r} has schema version {mark.schema_version}, but this program reads "
                 f"{SCHEMA_VERSION}: another version of topk-studies has written it, so use that version, or choose "
                 "another --store"
-            )
-
-    def _check_empty(self) -> None:
-        if self.is_unmarked:
-            raise damaged(self.store, MARK, f"{repair_of(self.store)} makes it again", "missing")
-        if self.store.names() or self.store.folders():
-            raise StoreError(
-                f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store"
             )
 
     @property
@@ -152,13 +150,12 @@ class Ledger:
             StoreError: if their file is damaged or missing.
         """
         remedy = f"{repair_of(self.store)} makes it again"
-        noted = read_checked(self.store, IDENTITIES, remedy, _identities)
-        if noted is None:
-            mark = Mark.read(self.store)
-            if mark and mark.identified:
-                raise damaged(self.store, IDENTITIES, remedy, "missing")
-            return {}
-        return noted
+        noted = read_checked(
+            self.store, IDENTITIES, remedy, lambda note: {i: Identity(**fields) for i, fields in note.items()}
+        )
+        if noted is None and (mark := Mark.read(self.store)) and mark.identified:
+            raise damaged(self.store, IDENTITIES, remedy, "missing")
+        return noted or {}
 
     def identify(self, identities: Mapping[str, Identity]) -> None:
         """Note the identities of the rows that count from now on. This process must hold the study for writing."""
@@ -229,10 +226,6 @@ def is_study(store: Store, folder: str) -> bool:
     """
     ledger = Ledger(store.at(folder), folder)
     return ledger.exists or ledger.is_unmarked
-
-
-def _identities(note: Mapping[str, Any]) -> dict[str, Identity]:
-    return {arm_id: Identity(**fields) for arm_id, fields in note.items()}
 
 
 def _sql(

@@ -180,11 +180,7 @@ def read_data(store: Store) -> dict[str, DataNote]:
         StoreError: if it cannot be read.
     """
     remedy = f"{repair_of(store)} sets it aside, and the next run makes it again"
-    return read_checked(store, DATA, remedy, _notes) or {}
-
-
-def _notes(content: Mapping[str, Any]) -> dict[str, DataNote]:
-    return {name: _note(fields) for name, fields in content.items()}
+    return read_checked(store, DATA, remedy, lambda content: {n: _note(f) for n, f in content.items()}) or {}
 
 
 def _note(fields: Mapping[str, Any]) -> DataNote:

@@ -154,14 +154,10 @@ def save_ranks(
         StoreError: if the store cannot be written.
     """
     columns = dict(zip(_COLUMNS, ranks, strict=True))
-    more = {} if cluster is None else {_CLUSTER: _without_gaps(cluster)}
-    content = to_parquet(columns | more, trial, images, {_CLUSTERS: clusters})
+    if cluster is not None:
+        columns[_CLUSTER] = cluster.unique(return_inverse=True)[1]  # type: ignore[no-untyped-call]
+    content = to_parquet(columns, trial, images, {_CLUSTERS: clusters})
     return write_artifact(store, "ranks", trial.key, content)
-
-
-def _without_gaps(cluster: Tensor) -> Tensor:
-    numbers: Tensor = cluster.unique(return_inverse=True)[1]  # type: ignore[no-untyped-call]
-    return numbers
 
 
 def read_ranks(store: Store, row: Row) -> Ranks | None:

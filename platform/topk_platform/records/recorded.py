@@ -137,7 +137,7 @@ class LastRun:
 
     def budget_of(self, study: Study) -> Study:
         """Return a study with the options of the run, except for those that it already has."""
-        numbers = {name: getattr(one, name) for one in (self.study, study) for name in one.changed}
+        numbers = {name: getattr(source, name) for source in (self.study, study) for name in source.changed}
         with suppress(UserError):  # the definition has other searches now, which these numbers do not fit
             return study.with_budget(**numbers)
         return study
@@ -191,8 +191,10 @@ def find(key: str, store: str | Path = "runs") -> RecordedTrial:
         UserError: if no trial or several match, or ``key`` cannot be a trial's.
         StoreError: if the store cannot be listed, or no trial matches and a study that cannot be read may hold it.
     """
+    if not key.isalnum():
+        raise UserError(f"key must be a trial's key or its first letters, got {key!r}")
     root = Store.open(store)
-    matches, errors, where = [], list[UserError](), f"starts_with(key, '{_checked(key)}')"
+    matches, errors, where = [], list[UserError](), f"starts_with(key, '{key}')"
     for study in root.folders():
         try:
             ledger = Ledger.open(root, study)
@@ -209,9 +211,3 @@ def find(key: str, store: str | Path = "runs") -> RecordedTrial:
         )
     ledger, row = matches[0]
     return RecordedTrial(row, ledger.read("epochs", where=f"key = '{row['key']}'").to_pylist())
-
-
-def _checked(key: str) -> str:
-    if not key.isalnum():
-        raise UserError(f"key must be a trial's key or its first letters, got {key!r}")
-    return key

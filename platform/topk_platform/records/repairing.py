@@ -190,7 +190,8 @@ class _Repair:
 
     def _written(self, rows: pa.Table) -> str:
         """Write a new table beside the old one, read it back, and return its folder."""
-        folder = self._free()
+        taken = [*_tables(self.store), *_tables(self.store.at(ASIDE)), FOLDER]
+        folder = f"{FOLDER}-{max(map(_number, taken)) + 1}"
         schema = rows.schema if len(rows) else ledger_schema(())
         delta.create(self.store, folder, schema)
         table = delta.Writing(self.store, schema, folder)
@@ -205,11 +206,6 @@ class _Repair:
                 f"{len(rows)} were written, {len(back)} were read back; the old table is unchanged"
             )
         return folder
-
-    def _free(self) -> str:
-        """Return a folder's name that no table has, in the study's folder or among the damaged files."""
-        taken = [*_tables(self.store), *_tables(self.store.at(ASIDE)), FOLDER]
-        return f"{FOLDER}-{max(map(_number, taken)) + 1}"
 
     def _identities(self) -> None:
         """If the note of which rows count is damaged, make it again from each arm's last trial."""

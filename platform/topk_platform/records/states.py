@@ -229,7 +229,7 @@ def _noted(store: Store) -> StudyState | None:
             for arm in note["arms"]
         ]
         use = GpuUse(**note["gpu_use"]) if note["gpu_use"] else None
-        training = [TrialState(**{**one, "curve": tuple(one["curve"])}) for one in note["training"]]
+        training = [TrialState(**{**trial, "curve": tuple(trial["curve"])}) for trial in note["training"]]
         parts = {"arms": arms, "events": note["events"], "training": training}
         return StudyState(**{**note, **{k: tuple(part) for k, part in parts.items()}, "gpu_use": use})
     return None

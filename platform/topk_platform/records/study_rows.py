@@ -60,7 +60,9 @@ class Curves(Mapping[str, _Curve]):
 
     def __getitem__(self, key: str) -> _Curve:
         start, end = self._spans[key]
-        return Late(lambda: dict(zip(*(one[start:end].to_pylist() for one in self._columns), strict=True)))
+        return Late(
+            lambda: dict(zip(*(column[start:end].to_pylist() for column in self._columns), strict=True))
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._spans)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar, get_args
 
-from topk_platform.specs.fields import Count, Part, Rule, Share, check_fields, one_of
+from topk_platform.specs.fields import Checked, Count, Part, Rule, Share, one_of
 
 __all__ = [
     "ConfusionNoise",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class LabelNoise:
+class LabelNoise(Checked):
     """Replace each training label, with this probability, by a random one of its superclass.
 
     The new label may equal the old one. Labels are drawn once per seed. Validation and test are never changed.
@@ -44,12 +44,9 @@ class LabelNoise:
 
     probability: Share
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class LongTail:
+class LongTail(Checked):
     """Thin the training classes exponentially: class c keeps ``n · ratio^(-c / (C - 1))`` of its images.
 
     Args:
@@ -62,12 +59,9 @@ class LongTail:
 
     ratio: Annotated[float, Rule("at least 1", lambda value: value >= 1)]
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class TrainFraction:
+class TrainFraction(Checked):
     """Train on the same fraction of each class's images; at least one image of each class.
 
     With the same seed, a smaller fraction's images are a subset of a larger one's.
@@ -85,12 +79,9 @@ class TrainFraction:
     fraction: Part
     whole_groups: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class PerClass:
+class PerClass(Checked):
     """Train on this many images of each class, or on all images of a smaller class; balanced, unlike TrainFraction.
 
     With the same seed, a smaller subset's images are a subset of a larger one's.
@@ -108,15 +99,12 @@ class PerClass:
     samples: Count
     whole_groups: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 _File = Annotated[str, Rule("the name of a file in the data folder", lambda value: bool(value.strip()))]
 
 
 @dataclass(frozen=True)
-class PairFlip:
+class PairFlip(Checked):
     """Replace each training label, with this probability, by the next class of its superclass.
 
     After a superclass's last class comes its first. Without superclasses, all classes form one cycle. Labels are drawn
@@ -135,12 +123,9 @@ class PairFlip:
 
     probability: Share
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class ConfusionNoise:
+class ConfusionNoise(Checked):
     """Replace training labels by labels drawn from a confusion matrix, such as that of people who labelled the images.
 
     Args:
@@ -158,12 +143,9 @@ class ConfusionNoise:
     file: _File
     probability: Share = 1.0
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class InstanceNoise:
+class InstanceNoise(Checked):
     """Replace training labels depending on each sample's inputs, which serve as its features.
 
     The features of an image are its pixels, divided by 255. The dataset ``image_features`` gives features
@@ -187,12 +169,9 @@ class InstanceNoise:
     probability: Part
     form: Annotated[str, one_of("part_dependent", "most_confused")] = "part_dependent"
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class NoisyLabels:
+class NoisyLabels(Checked):
     """Train with the labels of a file, such as one that people gave to each image; the same for all seeds.
 
     Args:
@@ -206,9 +185,6 @@ class NoisyLabels:
     across_superclasses: ClassVar[bool] = True
 
     file: _File
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 Noise = LabelNoise | PairFlip | InstanceNoise | ConfusionNoise | NoisyLabels

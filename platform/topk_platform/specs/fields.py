@@ -101,8 +101,8 @@ def _parts(kind: type) -> tuple[tuple[str, str, _Copy | None, _Check], ...]:
     """Return each field's name, its name in errors, and the functions that copy and check it, made once for a class."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
-        (one.name, f"{kind.__name__}.{one.name}", _copier(hints[one.name]), _checker(hints[one.name]))
-        for one in fields(kind)
+        (item.name, f"{kind.__name__}.{item.name}", _copier(hints[item.name]), _checker(hints[item.name]))
+        for item in fields(kind)
     )
 
 
@@ -199,7 +199,9 @@ def _with_rules(plain: _Check, rules: Sequence[Rule]) -> _Check:
 def _of_union(annotation: Any, members: Sequence[Any]) -> _Check:
     """Check a value against the range of the first member of a union that has its type."""
     plain = [get_args(member)[0] if get_origin(member) is Annotated else member for member in members]
-    known = [(get_origin(one) or one, _checker(member)) for one, member in zip(plain, members, strict=True)]
+    known = [
+        (get_origin(kind) or kind, _checker(member)) for kind, member in zip(plain, members, strict=True)
+    ]
     also = " or None" if NoneType in members else ""
 
     def check(field: str, value: Any, _also: str) -> None:

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from topk_platform.specs.checks import check
-from topk_platform.specs.fields import Below1, Count, NonNegative, Positive, Whole, check_fields, one_of
+from topk_platform.specs.fields import (
+    Below1,
+    Checked,
+    Count,
+    NonNegative,
+    Positive,
+    Whole,
+    check_fields,
+    one_of,
+)
 
 __all__ = ["EMA", "OPTIMIZERS", "SEARCHABLE", "Augmentation", "Numerics", "Recipe"]
 
@@ -18,7 +27,7 @@ OPTIMIZERS = ("sgd", "heavy_ball", "adam", "adamw")
 
 
 @dataclass(frozen=True)
-class EMA:
+class EMA(Checked):
     """Evaluate, keep and export an exponential moving average of the weights: ``a ← d a + (1 - d) w`` after every step.
 
     Step t, from 1, has ``d = min(decay, t / (t + 9))``, so that the average soon forgets the initial weights. Running
@@ -34,12 +43,9 @@ class EMA:
 
     decay: Below1 = 0.999
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class Augmentation:
+class Augmentation(Checked):
     """The augmentation of a batch of images and, for mixtures, of its labels.
 
     Args:
@@ -59,9 +65,6 @@ class Augmentation:
     mix: Annotated[str, one_of("", "mixup", "cutmix")] = ""
     mix_alpha: Positive = 1.0
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     @property
     def on_images(self) -> bool:
         """Whether inputs must be images ``(n, channels, height, width)``."""
@@ -69,7 +72,7 @@ class Augmentation:
 
 
 @dataclass(frozen=True)
-class Numerics:
+class Numerics(Checked):
     """The numerics of a network; losses are always computed in float32.
 
     On the CPU, every choice repeats bit for bit with the same versions and threads. On a GPU, ``deterministic`` makes
@@ -92,9 +95,6 @@ class Numerics:
     channels_last: bool = False
     deterministic: bool = False
     cuda_graphs: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True)

@@ -113,15 +113,13 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         >>> small.regime.dataset, small.regime.options["classes"], small.recipe.epochs, small.recipe.batch_size
         ('topk_platform.testing.smoke_datasets:imagenet', 8, 2, 16)
     """
+    model, protocol = arm.model, arm.protocol
     recipe = replace(arm.recipe, epochs=min(_EPOCHS, arm.recipe.epochs))
-    small = replace(
-        arm,
-        model=_untrained(arm.model),
-        recipe=recipe,
-        protocol=replace(arm.protocol, sampler=Random())
-        if isinstance(arm.protocol.sampler, Grid)
-        else arm.protocol,
-    )
+    if model.name == "torchvision":
+        model = replace(model, options={n: value for n, value in model.options.items() if n != "weights"})
+    if isinstance(protocol.sampler, Grid):
+        protocol = replace(protocol, sampler=Random())
+    small = replace(arm, model=model, recipe=recipe, protocol=protocol)
     if images_of(arm.regime) not in STANDINS:
         return small
     return replace(
@@ -135,12 +133,6 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         ),
         metric=_over_all(arm.metric),
     )
-
-
-def _untrained(model: Model) -> Model:
-    if model.name != "torchvision":
-        return model
-    return replace(model, options={name: value for name, value in model.options.items() if name != "weights"})
 
 
 def images_of(regime: Regime) -> str:
@@ -157,7 +149,11 @@ def _stood_in(regime: Regime, model: Model, classes: int) -> Regime:
         small |= _SIZES
     reference = standin_reference(images)
     # A file of labels or of confusions does not fit a stand-in: it is of real images.
-    kept = tuple(one for one in regime.conditions if not isinstance(one, ConfusionNoise | NoisyLabels))
+    kept = tuple(
+        condition
+        for condition in regime.conditions
+        if not isinstance(condition, ConfusionNoise | NoisyLabels)
+    )
     regime = replace(regime, conditions=kept)
     if regime.dataset == FEATURES:
         return replace(regime, options={**regime.options, **small, "of": reference, "pixels": _PIXELS})

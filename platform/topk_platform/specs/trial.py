@@ -82,7 +82,7 @@ class Inputs:
         """
         value = decode(data, (cls,))
         if not isinstance(value, cls):
-            raise ValueError(f"not the {', '.join(one.name for one in fields(cls))} of inputs: {data!r}")
+            raise ValueError(f"not the {', '.join(item.name for item in fields(cls))} of inputs: {data!r}")
         return value
 
 

@@ -74,18 +74,22 @@ class RegimeContract:
 
     def test_a_dataset_is_the_same_every_time(self) -> None:
         """Reading twice gives the same data, groups and fingerprint, which is part of every trial's key."""
-        one, again = read(self.regime), read(self.regime)
-        assert one.fingerprint == again.fingerprint
-        drawn, redrawn = (apply_conditions(source, (), _streams(1)) for source in (one, again))
+        once, again = read(self.regime), read(self.regime)
+        assert once.fingerprint == again.fingerprint
+        drawn, redrawn = (apply_conditions(source, (), _streams(1)) for source in (once, again))
         assert drawn.fingerprint == redrawn.fingerprint
         for split, again_split in zip(drawn.splits.values(), redrawn.splits.values(), strict=True):
             assert _numbers(split) == _numbers(again_split)
 
     def test_seeds_share_a_dataset_unless_it_is_drawn(self) -> None:
         """From a population, every seed draws its own sample, with the same classes and shape."""
-        one, other = self.clean(1), self.clean(2)
-        assert (one.fingerprint != other.fingerprint) == isinstance(load(self.regime), Population)
-        assert (one.classes, one.superclasses, one.shape) == (other.classes, other.superclasses, other.shape)
+        once, other = self.clean(1), self.clean(2)
+        assert (once.fingerprint != other.fingerprint) == isinstance(load(self.regime), Population)
+        assert (once.classes, once.superclasses, once.shape) == (
+            other.classes,
+            other.superclasses,
+            other.shape,
+        )
 
     def test_every_split_holds_every_class(self) -> None:
         """Otherwise macro averages of two splits would be over different classes."""
@@ -134,17 +138,17 @@ class RegimeContract:
 
     def test_conditions_are_drawn_once_per_seed(self) -> None:
         """The same seed gives the same training split, with at least one sample per class."""
-        one, again = self.conditioned(1), self.conditioned(1)
-        assert torch.equal(one.train.labels, again.train.labels)
-        assert _list(one.train) == _list(again.train)
-        assert bool((one.class_counts > 0).all())
+        once, again = self.conditioned(1), self.conditioned(1)
+        assert torch.equal(once.train.labels, again.train.labels)
+        assert _list(once.train) == _list(again.train)
+        assert bool((once.class_counts > 0).all())
 
     def test_a_trial_repeats_itself(self) -> None:
         """Training one epoch twice gives the same loss and metrics, bit for bit."""
-        one, again = self.record(1), self.record(1)
-        assert one.status == "completed", one.reason
-        assert one.epochs[0].train_loss == again.epochs[0].train_loss
-        assert dataclasses.asdict(one)["test"] == dataclasses.asdict(again)["test"]
+        once, again = self.record(1), self.record(1)
+        assert once.status == "completed", once.reason
+        assert once.epochs[0].train_loss == again.epochs[0].train_loss
+        assert dataclasses.asdict(once)["test"] == dataclasses.asdict(again)["test"]
 
 
 def _streams(seed: int) -> Callable[[str], Generator]:

@@ -103,18 +103,15 @@ def kanji(classes: int = 2965, file: str = "", exchanged: bool = False) -> data.
 
 
 def _smallest(whole: data.Dataset, classes: int) -> data.Dataset:
-    train, validation, test = (
-        _first(split, classes, samples)
-        for split, samples in zip(whole.splits.values(), (_TRAIN, _HELD_OUT, _HELD_OUT), strict=True)
-    )
+    def first(split: data.Split, samples: int) -> data.Split:
+        return split.take(
+            torch.cat([torch.nonzero(split.labels == c).flatten()[:samples] for c in range(classes)])
+        )
+
+    train, validation, test = map(first, whole.splits.values(), (_TRAIN, _HELD_OUT, _HELD_OUT))
     groups = torch.tensor((whole.superclasses or (0,) * classes)[:classes])
     numbered = torch.unique(groups, return_inverse=True)[1]
     return data.Dataset(train, validation, test, classes, tuple(numbered.tolist()))
-
-
-def _first(split: data.Split, classes: int, samples: int) -> data.Split:
-    places = [torch.nonzero(split.labels == c).flatten()[:samples] for c in range(classes)]
-    return split.take(torch.cat(places))
 
 
 def plantnet300k(

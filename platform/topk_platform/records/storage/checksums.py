@@ -167,12 +167,10 @@ def _view(table: DeltaTable, actions: pa.Table) -> str:
     digest.update(repr(sorted(metadata.configuration.items())).encode())
     digest.update(json.dumps(json.loads(table.schema().to_json()), sort_keys=True).encode())
     for name in sorted(actions.column_names):
-        digest.update(repr((name, _plain(actions[name]).to_pylist())).encode())
+        column = actions[name]
+        column = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        digest.update(repr((name, column.to_pylist())).encode())
     return digest.hexdigest()
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
 def digest_files(store: Store, names: Iterable[str]) -> dict[str, str]:
@@ -225,16 +223,13 @@ AFTER = "topk.after"
 
 def unsound(store: Store, name: str) -> DamagedError:
     """Return the error for a damaged or missing part of a table. After a repair, its trials run again."""
-    return damaged(store, name, _runs_again(store), "damaged or missing")
+    again = f"{repair_of(store)} sets it aside, so that its trials run again"
+    return damaged(store, name, again, "damaged or missing")
 
 
 def missing(store: Store, name: str) -> DamagedError:
     """Return the error for a missing file of a table."""
     return damaged(store, name, remedy(store), "missing")
-
-
-def _runs_again(store: Store) -> str:
-    return f"{repair_of(store)} sets it aside, so that its trials run again"
 
 
 def remedy(store: Store) -> str:

@@ -192,7 +192,11 @@ class Opened:
             StoreError: if a part is damaged or missing; the message has its name.
         """
         known = self.sums.parts if self.sums else {}
-        paths = [path for path in self.parts if path in known and _kind(path) in kinds]
+        paths = [
+            path
+            for path in self.parts
+            if path in known and path.partition("/")[0].removeprefix("kind=") in kinds
+        ]
         paths = [path for path in paths if again or (self._at(path), known[path][1]) not in _SOUND]
         for path, digest in self._digests(paths).items():
             if digest != known[path][1]:
@@ -245,10 +249,6 @@ class Opened:
                 (path for path in self.parts if not is_part(self.store, f"{self.folder}/{path}")), ""
             )
             raise (unsound(self.store, f"{self.folder}/{broken}") if broken else error) from error
-
-
-def _kind(path: str) -> str:
-    return path.partition("/")[0].removeprefix("kind=")
 
 
 def plain(schema: pa.Schema) -> pa.Schema:

@@ -93,7 +93,7 @@ def _parts(store: Store, folder: str, sums: Checksums | None, sound: Sound) -> d
             errors = [error]
         except StoreError as error:
             errors = [DamagedError(str(error), f"{folder}/{LOG}")]
-    for name in (one.name for one in errors):
+    for name in (error.name for error in errors):
         (sound.damaged if store.exists(name) else sound.missing).append(name)
     return known
 
