@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 import torch
-from topk_platform.running.preflight.checks import check_study
 
 from topk_losses.functional import smooth_topk_svm, topk_hinge
 from topk_platform import Arm, LabelNoise, PerClass, Published, Recipe, Study
