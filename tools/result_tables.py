@@ -38,6 +38,8 @@ KINDS = {"letters": "letters", "kanji": "characters", "photos": "photos"}
 """The kinds of data by the beginnings of their studies' names."""
 NEW = "again"
 """The end of the names of studies whose claims were written before they ran: they have rows of their own."""
+_LISTED = 6
+"""So many numbers of a claim are listed; of more the least and the largest mean are."""
 NETWORKS = ("mlp", "mlp-32", "mlp-128", "mlp-512", "linear")
 """The networks that learn from pixels without convolutions, or from the features of a frozen network."""
 
@@ -189,6 +191,9 @@ def _claims(name: str) -> Iterator[str]:
         numbers = [_number(one.estimate, one.contrast.metric, signed=True) for one in known if one.estimate]
         tested = all(one.estimate.precision for one in known if one.estimate)
         verdict = decision.verdict if tested else "not tested: the file has no variances"
+        if len(known) > _LISTED:
+            means = [scale_of(one.contrast.metric) * one.estimate.mean for one in known if one.estimate]
+            numbers = [f"{min(means):+.1f} to {max(means):+.1f} in {len(known)} differences"]
         rows.append([decision.claim.text, "; ".join(numbers), verdict])
     return _rows(rows)
 
