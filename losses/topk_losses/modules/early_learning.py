@@ -18,7 +18,7 @@ __all__ = ["EarlyLearning"]
 
 @module_of(functional.early_learning)
 class EarlyLearning(Loss):
-    r"""Early-learning regularisation, see :func:`~topk_losses.functional.regularized`.
+    r"""Early-learning regularisation, see :func:`~topk_losses.functional.early_learning`.
 
     The buffer ``memory`` holds t for each training sample, ``(samples, classes)`` in float32, 0 at first. In training
     mode each call first updates the rows of its samples,
@@ -38,7 +38,7 @@ class EarlyLearning(Loss):
         beta: β, at least 0 and below 1.
 
     Raises:
-        ValueError: for the arguments that :func:`~topk_losses.functional.regularized` rejects, β outside ``[0, 1)``,
+        ValueError: for the arguments that :func:`~topk_losses.functional.early_learning` rejects, β outside ``[0, 1)``,
             and an index that is missing in training mode, has another shape than the target, is no int64 or int32, or
             is out of range (on the CPU).
 

@@ -45,6 +45,7 @@ _MEANT = {
     "table": "show results view print claims",
     "plot": "draw figure graph",
     "report": "page html summary",
+    "nearest": "recommend suggest",
     "replay": "inspect retrain",
     "ui": "mlflow dashboard",
     "export": "save",
