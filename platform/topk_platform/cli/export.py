@@ -253,10 +253,7 @@ def _meaning(k: int) -> str:
     """Return what the percentages of K candidates are, because they are easily taken for those of the classes."""
     if k == 1:
         return "The percentage is the softmax of the scores; it is not calibrated."
-    return (
-        f"The percentages are probabilities of being among the {k} best; those of all classes add up to {k}00 %. "
-        "They are not calibrated."
-    )
+    return f"Each percentage is the probability that the class is among the {k} best; it is not calibrated."
 
 
 def _csv(images: Sequence[str], candidates: Sequence[Sequence[serving.Candidate]]) -> str:

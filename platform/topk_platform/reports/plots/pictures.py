@@ -46,7 +46,6 @@ _LINE = 0.24  # the height of one line of a name, in tiles
 _PAIRS = 100
 _ACROSS = 10  # pairs in a row
 _WIDTH, _HEIGHT = 2.5, 2.0  # the size of a pair with its names and shares, in tiles
-_TITLE = 0.6  # the height of the title, in inches
 
 
 class _Run(NamedTuple):
@@ -194,7 +193,7 @@ def draw_pairs(shares: sparse.csr_array, names: Sequence[str], tested: RunGuesse
         data = _dataset_of_images(tested.arm.regime, tested.images)
         pixels = pixels_of(data, {image for both in chosen for image in both} - {-1})
     down = -(-len(pairs) // _ACROSS)
-    made = figure(PAGE, _TITLE + down * PAGE / _ACROSS * _HEIGHT / _WIDTH)
+    made = figure(PAGE, 0.6 + down * PAGE / _ACROSS * _HEIGHT / _WIDTH)
     ax = made.subplots()
     for number, (pair, images) in enumerate(zip(pairs, chosen, strict=True)):
         corner = number % _ACROSS * _WIDTH, number // _ACROSS * _HEIGHT

@@ -1,0 +1,96 @@
+"""A study's results in each format for people: a whole example of each, and what holds of all."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from rich.console import Console
+
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform.records import Tally
+from topk_platform.reports.catalogue import TABLE_FORMATS, as_format
+from topk_platform.reports.notes import legend
+from topk_platform.reports.result_tables import to_rich
+from topk_platform.results import Cell, Table, estimate
+from topk_platform.results.cells import marked
+
+REGIMES, LOSSES = ("clean", "long-tail"), ("cross_entropy", "ldam")
+GAINS = {("ldam", "clean"): 0.004, ("ldam", "long-tail"): 0.1}
+JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
+
+
+def a_table(covers: str = "searches, seeds and images") -> Table:
+    losses = [Loss(name, {"learning_rate": Float(0.01, 1.0)}, {"learning_rate": 0.1}) for name in LOSSES]
+    arms = grid([Regime(r, "digits") for r in REGIMES], [Model("linear")], losses, k=3, recipe=Recipe(1))
+    study = Study("s", arms, topk=(3,), seeds=5, trials=8, equivalence=1.0)
+    cells: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
+    for column in REGIMES:
+        for row in LOSSES:
+            gain = GAINS.get((row, column))
+            values = [estimate([base + (gain or 0) + j for j in JITTER]) for base in (0.7, 0.0)]
+            value, apart = (dataclasses.replace(v, covers=covers) for v in values if v is not None)
+            difference = None if gain is None else apart
+            cells[row, column, "top3"] = Cell(value, difference, confirmed=Tally(5)), Tally(5)
+    rows = {
+        (row, column): {s: {"status": "completed"} for s in range(5)} for row in LOSSES for column in REGIMES
+    }
+    return Table(study, LOSSES, REGIMES, marked(cells), {}, confirmations=rows, tested={"clean": 450})
+
+
+ON_TERMINAL = """\
+In top-3 accuracy, better than cross_entropy: in long-tail, ldam by 10.0 ± 1.0
+points. If you must choose now, take the highest mean, which may be chance: ldam
+in clean, long-tail.
+K = 3; 5 seeds; one search of 8 trials, the best on validation data is tested;
+450 test images.
+
+top-3 accuracy, %
+loss                   mean, %   to cross_entropy   mark
+────────────────────────────────────────────────────────
+clean
+  cross_entropy     70.0 ± 1.0
+  ldam            * 70.4 ± 1.0         +0.4 ± 1.0
+long-tail
+  cross_entropy     70.0 ± 1.0
+  ldam            * 80.0 ± 1.0        +10.0 ± 1.0   ▲
+
+Mean over seeds ± half its 95 % interval, over searches, seeds and test images;
+*: the best mean.
+▲▼: better or worse than cross_entropy, p < 0.05 after Holm's correction for 2
+differences; △▽: in a metric that selected nothing; ≈: equal to it within 1
+point.
+Page: topk report s
+MLflow: topk ui
+"""
+
+
+def test_the_terminal_has_the_answer_first_and_what_is_common_once() -> None:
+    console = Console(width=80, color_system=None)
+    with console.capture() as written:
+        console.print(to_rich(a_table()))
+    assert "".join(f"{line.rstrip()}\n" for line in written.get().splitlines()) == ON_TERMINAL
+
+
+def test_a_caption_has_the_conditions_and_no_command() -> None:
+    latex = a_table("seeds and images, one search").to_latex()
+    (caption,) = re.findall(r"\\caption\{(.*)\}", latex)
+    assert caption == (
+        r"s: test top-3 accuracy, \%. K = 3; 5 seeds; one search of 8 trials, the best on validation data is tested; "
+        r"450 test images. Mean over seeds~$\pm$~half its 95 \% interval, over seeds and test images (not the luck of "
+        r"the one search); bold: the best mean."
+    )
+    assert "topk " not in latex and "`" not in latex
+
+
+@pytest.mark.parametrize("output", TABLE_FORMATS)
+def test_findings_have_no_command_that_needs_a_store(output: str) -> None:
+    table = dataclasses.replace(a_table("seeds, one search"), stored=False)
+    text = str(table) if output == "rich" else str(as_format(output, table))
+    assert "`topk" not in text and "topk report" not in text
+
+
+@pytest.mark.parametrize("covers", ["seeds", "seeds, one search", "searches and seeds"])
+def test_a_legend_has_three_lines_at_most(covers: str) -> None:
+    assert 1 <= len(legend(a_table(covers))) <= 3
