@@ -19,7 +19,7 @@ from topk_platform.reports.text_tables import (
     latex_table,
     markdown_parts,
 )
-from topk_platform.reports.words import command, metric_title, number, rounded
+from topk_platform.reports.words import command, metric_title, number, rounded, ui_command
 from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import main_metric
 from topk_platform.results.intervals import ONE_SEARCH
@@ -167,8 +167,8 @@ def to_rich(table: Table, metrics: Sequence[str] = ()) -> Group:
         UserError: if a metric is not recorded.
     """
     chosen = chosen_metrics(table, metrics)
-    given, study = table.given, table.study
-    more = [f"Page: {command('report', study, given=given)}", "MLflow: topk ui"] if table.stored else []
+    page = command("report", table.study, given=table.given)
+    more = [f"Page: {page}", f"MLflow: {ui_command(given=table.given)}"] if table.stored else []
     return Group(
         Text(answer(table, chosen[0]), "bold"),
         *(Text(line, "yellow") for line in striking(table)),

@@ -17,9 +17,8 @@ from topk_platform.reports.text_tables import markdown_table, rows_to_csv
 from topk_platform.results.cells import Cell
 from topk_platform.results.intervals import Estimate
 from topk_platform.results.table import Table
-from topk_platform.specs import Arm, canonical_json, number_text
+from topk_platform.specs import Arm, number_text
 from topk_platform.specs.arm import described
-from topk_platform.specs.checks import plural
 
 __all__ = [
     "arms_to_json",
@@ -209,17 +208,13 @@ def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
         table: The study's table with all its arms.
         histories: Each arm's history, by the arm's identity.
     """
-    cells = _arms_in(table)
+    cells = {row["arm_id"]: key for key, rows in table.confirmations.items() for row in rows.values()}
     result = {
         arm_id: _arm_data(table, history.arm, cells[arm_id])
         for arm_id, history in histories.items()
         if arm_id in cells
     }
     return json.dumps(result, indent=1, sort_keys=True) + "\n"
-
-
-def _arms_in(table: Table) -> dict[str, tuple[str, str]]:
-    return {row["arm_id"]: key for key, rows in table.confirmations.items() for row in rows.values()}
 
 
 def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
@@ -236,7 +231,7 @@ def _arm_data(table: Table, arm: Arm, key: tuple[str, str]) -> dict[str, Any]:
         "metrics": {
             name: value for metric, e in estimates.items() for name, value in _numbers(metric, e).items()
         },
-        "note": _note(table, arm, rows, estimates),
+        "note": _note(table, arm, estimates),
     }
 
 
@@ -255,17 +250,10 @@ def _numbers(metric: str, estimate: Estimate) -> dict[str, float]:
     return numbers | ({f"test.{metric}.half_width": estimate.half_width} if estimate.n > 1 else {})
 
 
-def _note(table: Table, arm: Arm, rows: Sequence[Row], estimates: Mapping[str, Estimate]) -> str:
-    conditions = ", ".join(canonical_json(condition) for condition in arm.regime.conditions) or "none"
-    lines = [
-        f"**{arm.name}** of study {table.study.name}: the arm, with its trials below.",
-        f"- data {arm.regime.dataset} {canonical_json(arm.regime.options)}, conditions {conditions}",
-        f"- model {arm.model.name}, loss {arm.loss.name}, selected by {arm.metric} of the validation split",
-        f"- parameters: the configuration that {plural(len(rows), 'fresh seed')} confirmed",
-        "- metrics: `mean` over these seeds of the test split, `half_width` of its 95 % interval, `n` seeds",
-    ]
+def _note(table: Table, arm: Arm, estimates: Mapping[str, Estimate]) -> str:
     numbers = [
         (m, number_text(m, e.mean), number_text(m, e.half_width) if e.n > 1 else "", str(e.n), e.covers)
         for m, e in estimates.items()
     ]
-    return "\n".join([*lines, "", markdown_table(("metric", "mean", "±", "n", "covers"), numbers)]) + "\n"
+    title = f"**{arm.name}** of study {table.study.name}, selected by {arm.metric} of the validation split"
+    return f"{title}\n\n{markdown_table(('test metric', 'mean', '±', 'seeds', 'covers'), numbers)}\n"

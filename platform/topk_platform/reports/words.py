@@ -29,6 +29,7 @@ __all__ = [
     "settings",
     "shortened",
     "title_of",
+    "ui_command",
     "wrapped",
 ]
 
@@ -139,6 +140,12 @@ def command(name: str, study: Study, *arguments: str, given: Mapping[str, str]) 
         for word in (f"--{option}", shlex.quote(masked(location)))
     ]
     return " ".join(["topk", name, study.reference or own, *arguments, *budget, *where, *smoke])
+
+
+def ui_command(*, given: Mapping[str, str]) -> str:
+    """Return the command that opens MLflow on the runs of a store; ``given`` is as for :func:`command`."""
+    store = given.get("store", "")
+    return "topk ui" if store in ("", _STORE) else f"topk ui --store {shlex.quote(masked(store))}"
 
 
 def only_words(globs: Sequence[str]) -> list[str]:
