@@ -78,7 +78,7 @@ def to_arrow(table: Table) -> pa.Table:
     interval, and ``covers`` says what this interval covers. ``p`` is the difference's two-sided p-value by the
     interval's variance, and ``p_holm`` is ``p``, corrected for all differences of the metric's family. ``p_equivalent``
     is the p-value of equivalence within the study's tolerance. ``detectable`` is the smallest true difference that has
-    a chance of 80 % to be marked. ``improvement`` is the probability that a run beats a run of the baseline.
+    a chance of 80 % to be marked.
 
     The column ``regime`` is called ``model`` if the table's columns are models.
     """
@@ -119,7 +119,6 @@ def _row(table: Table, key: tuple[str, str, str], cell: Cell) -> dict[str, Any]:
         "p_holm": cell.p_holm,
         "p_equivalent": cell.p_equivalent,
         "detectable": cell.detectable,
-        "improvement": cell.improvement,
         "family": "primary" if cell.primary else "secondary",
         "mark": cell.mark,
         "equivalent": cell.equivalent,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
-
-import numpy as np
 
 from topk_platform.protocol import Tally
 from topk_platform.results.contrasts import combined
@@ -44,7 +42,6 @@ class Cell:
             and would have lowered the mean: a cell with such seeds is never marked better, and if the baseline has such
             seeds, no cell is marked worse. If the arm or the baseline was searched once, there is no mark.
         differences: The differences by seed, whose mean is ``difference``.
-        improvement: The probability that one of its runs beats a run of the baseline, with independent seeds.
         p_holm: The difference's p-value, Holm-corrected; None where nothing is tested, as without spread.
         tests: How many differences of its family ``p_holm`` is corrected for; 0 where nothing is tested.
         metric: Its metric, which decides the unit shown; empty for an accuracy.
@@ -68,7 +65,6 @@ class Cell:
     differences: Mapping[int, float] = field(default_factory=dict)
     p_holm: float | None = None
     tests: int = 0
-    improvement: float | None = None
     metric: str = ""
     primary: bool = True
     detectable: float | None = None
@@ -94,31 +90,17 @@ def cell_of(
         published: The number that a paper printed.
         primary: Whether the arm was selected by the metric.
     """
-    sign = -1 if less_is_better(metric) else 1
-    values, others = ([sign * v for v in runs.values(metric).values()] for runs in (ours, theirs))
-    differences = sums([(1, ours), (-1, theirs)], metric)
     return Cell(
         value=combined([(1, ours)], metric, difference=False),
         difference=combined([(1, ours), (-1, theirs)], metric),
         published=published,
         confirmed=ours.confirmed,
         searched=ours.searched,
-        differences=differences,
-        improvement=_improvement(values, others) if differences else None,
+        differences=sums([(1, ours), (-1, theirs)], metric),
         metric=metric,
         primary=primary,
         tested=ours.tested,
     )
-
-
-def _improvement(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the probability of improvement: that a run of ours beats one of theirs, where a tie counts half.
-
-    Source:
-        Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021.
-    """
-    pairs = np.subtract.outer(np.asarray(ours, float), np.asarray(theirs, float))
-    return float(((pairs > 0) + (pairs == 0) / 2).mean())
 
 
 def marked(cells: Mapping[CellKey, tuple[Cell, Tally]], tolerance: float = 0.0) -> dict[CellKey, Cell]:

@@ -138,7 +138,6 @@ class PrecisionData:
 class CellData:
     """A cell without its estimates and tallies, and without its marks, which are computed again."""
 
-    improvement: Share | None
     metric: str
     differences: Mapping[str, float]
 

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from topk_platform.protocol import Tally
-from topk_platform.results.cells import Cell, CellKey, _improvement, cell_of, marked
+from topk_platform.results.cells import Cell, CellKey, cell_of, marked
 from topk_platform.results.intervals import estimate
 from topk_platform.results.runs import Runs
 
@@ -49,15 +47,6 @@ def test_the_detectable_effect_is_that_of_the_tests_that_are_made() -> None:
     both = marked(cells)  # type: ignore[arg-type]
     assert both["a", "r", "top1"].tests == 1
     assert both["a", "r", "top1"].detectable == result.precision.detectable(0.975)
-
-
-@given(
-    st.lists(st.integers(0, 3), min_size=1, max_size=6), st.lists(st.integers(0, 3), min_size=1, max_size=6)
-)
-def test_the_probability_of_improvement_is_mann_and_whitneys(ours: list[int], theirs: list[int]) -> None:
-    pairs = [(a > b) + (a == b) / 2 for a in ours for b in theirs]
-    assert _improvement(ours, theirs) == pytest.approx(sum(pairs) / len(pairs))
-    assert _improvement(ours, theirs) + _improvement(theirs, ours) == pytest.approx(1)
 
 
 def fixed(values: list[float]) -> Runs:
