@@ -25,8 +25,8 @@ from topk_platform.reports.text_tables import TextTable, html_table, markdown_pa
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decided
-from topk_platform.results.from_store import Held, main_metric, read
-from topk_platform.results.table import Table
+from topk_platform.results.from_store import Held, read
+from topk_platform.results.table import Table, main_metric
 from topk_platform.specs import Study, scale_of
 from topk_platform.specs.checks import plural
 from topk_platform.specs.fields import check_call

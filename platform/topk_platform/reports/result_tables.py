@@ -21,9 +21,8 @@ from topk_platform.reports.text_tables import (
 )
 from topk_platform.reports.words import command, metric_title, number, rounded, ui_command
 from topk_platform.results.cells import Cell
-from topk_platform.results.from_store import main_metric
 from topk_platform.results.intervals import ONE_SEARCH
-from topk_platform.results.table import Table, row_and_column
+from topk_platform.results.table import Table, main_metric, row_and_column
 from topk_platform.specs import Published, unit_of
 
 __all__ = [

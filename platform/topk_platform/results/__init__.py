@@ -4,9 +4,9 @@ The code that shows them is in ``topk_platform.reports``.
 """
 
 from topk_platform.results.cells import Cell
+from topk_platform.results.from_store import build_table
 from topk_platform.results.intervals import Estimate, estimate
 from topk_platform.results.table import ChosenValues, Fruitless, Table
-from topk_platform.results.table_building import build_table
 
 __all__ = [
     "Cell",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.console import ConsoleRenderable
 
-__all__ = ["ChosenValues", "Fruitless", "Table", "row_and_column"]
+__all__ = ["ChosenValues", "Fruitless", "Table", "main_metric", "row_and_column"]
 
 
 @dataclass(frozen=True)
@@ -185,3 +186,9 @@ def row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:
         return arm.loss.label, arm.model.label
     several = len(study.models) > 1
     return f"{arm.model.label}/{arm.loss.label}" if several else arm.loss.label, arm.regime.name
+
+
+def main_metric(study: Study) -> str:
+    """Return a study's main metric: the one that selects in most arms, if its tables show it."""
+    selecting = Counter(arm.metric for arm in study.arms if arm.metric in study.show)
+    return selecting.most_common(1)[0][0] if selecting else study.show[0]

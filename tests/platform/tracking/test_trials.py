@@ -23,8 +23,8 @@ from topk_platform.identity import Identity
 from topk_platform.models import build_model
 from topk_platform.records import Ledger, artifact_name, read_history, save_model
 from topk_platform.reports.table_data import arms_to_json
+from topk_platform.results.from_store import build_table
 from topk_platform.results.intervals import estimate
-from topk_platform.results.table_building import build_table
 from topk_platform.specs import Inputs
 from topk_platform.tracking import Pictures, run_pages, sync, tracking_uri
 from topk_platform.tracking.writing import Experiment

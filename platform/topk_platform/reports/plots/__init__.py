@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, function_of, or_of
 from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError, styled
-from topk_platform.results.from_store import Held, main_metric, read
-from topk_platform.results.table import Table
+from topk_platform.results.from_store import Held, read
+from topk_platform.results.table import Table, main_metric
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 
