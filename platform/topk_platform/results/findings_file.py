@@ -37,7 +37,6 @@ __all__ = ["findings_data", "findings_of", "usual_spreads"]
 
 _FORMAT = 2
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
-_COPIED = ("improvement", "metric")
 
 
 def findings_data(
@@ -82,7 +81,6 @@ def _cell_name(row_and_column: Sequence[str]) -> dict[str, str]:
 def _cell_data(key: Sequence[str], cell: Cell) -> dict[str, Any]:
     return {
         **_cell_name(key),
-        **{name: getattr(cell, name) for name in _COPIED},
         "metric": key[2],
         "value": _estimate_data(cell.value),
         "difference": _estimate_data(cell.difference),
@@ -92,24 +90,15 @@ def _cell_data(key: Sequence[str], cell: Cell) -> dict[str, Any]:
     }
 
 
-def _estimate_data(estimate: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate as JSON data, which have neither NaN nor infinity: both become None."""
-    if estimate is None:
-        return None
-    numbers = {name: getattr(estimate, name) for name in _NUMBERS}
-    finite = {name: None if math.isnan(value) else value for name, value in numbers.items()}
-    return {
-        **finite,
-        "n": estimate.n,
-        "covers": estimate.covers,
-        "precision": _precision_data(estimate.precision),
-    }
+def _estimate_data(estimate: Estimate | None) -> Any:
+    return None if estimate is None else _finite(asdict(estimate))
 
 
-def _precision_data(precision: Precision | None) -> dict[str, Any] | None:
-    if precision is None:
-        return None
-    return {**asdict(precision), "images": None if math.isinf(precision.images) else precision.images}
+def _finite(value: Any) -> Any:
+    """Return JSON data with None in the place of NaN and infinity, which JSON lacks."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def findings_of(
@@ -209,7 +198,7 @@ def _cell(saved: Mapping[str, Any], study: Study, arm: Arm) -> Cell:
     return Cell(
         _estimate(saved["value"]),
         _estimate(saved["difference"]),
-        **{name: getattr(data, name) for name in _COPIED},
+        metric=data.metric,
         published=study.published_of(arm, data.metric),
         differences={int(seed): value for seed, value in data.differences.items()},
         confirmed=part_of(Tally, saved["confirmed"]),
