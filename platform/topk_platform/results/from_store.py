@@ -9,13 +9,13 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from topk_platform.identity import bits_of, chooser_of
+from topk_platform.protocol import Tally
 from topk_platform.records import (
     ArmHistory,
     ArmResults,
     DataNote,
     Ledger,
     Store,
-    Tally,
     as_recorded,
     last_counted,
     nothing_of,
