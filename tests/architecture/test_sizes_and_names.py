@@ -85,7 +85,6 @@ RULES_OF_MANY_MODULES = {
 # Folders of more files than a reader takes in, whose files are alike or one family.
 LARGE_FOLDERS = {
     "platform/topk_platform/specs": "a part of a study each",
-    "platform/topk_platform/running": "a step of a run each",
     "losses/topk_losses/functional": "a family of losses each",
     "losses/topk_losses/modules": "a family of losses each",
     "losses/topk_losses/_noised": "one family, each kernel per device",
