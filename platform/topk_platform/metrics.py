@@ -65,16 +65,9 @@ def _credit(greater: Tensor, tied: Tensor, topk: Sequence[int]) -> Tensor:
 
 
 def candidates(greater: Tensor, tied: Tensor, classes: int, accuracy: float) -> Tensor:
-    """Return the least K whose top-K accuracy reaches ``accuracy``; NaN where even K = L does not.
+    """Return the least K whose top-K accuracy reaches ``accuracy`` (sawada2020, V-B); NaN where even K = L does not.
 
-    Args:
-        greater: The first result of :func:`target_rank`, ``(..., N)``.
-        tied: The second one.
-        classes: L.
-        accuracy: In ``(0, 1]``.
-
-    Source:
-        sawada2020, V-B.
+    ``greater`` and ``tied`` are the results of :func:`target_rank`, ``(..., N)``; ``classes`` is L.
 
     Example:
         >>> scores = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
@@ -92,16 +85,7 @@ def candidates(greater: Tensor, tied: Tensor, classes: int, accuracy: float) -> 
 
 
 def macro_average(credit: Tensor, target: Tensor, classes: int) -> Tensor:
-    """Return the mean of the classes' mean credits, over the classes that occur.
-
-    Args:
-        credit: ``(..., N)``.
-        target: int64 ``(..., N)``, or of a shape that expands to the credit's.
-        classes: L.
-
-    Returns:
-        ``(...)``.
-    """
+    """Return the mean ``(...)`` of the mean credits of the classes that occur; credits and labels are ``(..., N)``."""
     return _mean_of_classes(*_by_class(credit, target, classes), torch.ones((), dtype=torch.bool))
 
 
@@ -173,21 +157,11 @@ def _largest(values: Tensor, rank: int) -> Tensor:
 
 
 def inside(values: Tensor, cut: Tensor) -> Tensor:
-    """Return the chance that classes of these log probabilities are in their sets.
+    """Return the chance that classes of log probabilities ``(..., N)`` or ``(..., N, L)`` are in their sets.
 
-    Args:
-        values: float64 ``(..., N)`` or ``(..., N, L)``.
-        cut: The result of :func:`cut_of`, ``(..., 2)``, with dimensions before the last that fit the values.
-
-    Returns:
-        float64, of the shape of the values.
+    ``cut`` is the result of :func:`cut_of`, ``(..., 2)``, with dimensions before the last that fit the values.
     """
     return (values > cut[..., 0]).double() + (values == cut[..., 0]) * cut[..., 1]
-
-
-def _sizes(logs: Tensor, cut: Tensor) -> Tensor:
-    # The sums of inside(...) over the classes, without a float64 tensor for all of them.
-    return (logs > cut[..., 0]).sum(-1) + (logs == cut[..., 0]).sum(-1) * cut[..., 0, 1]
 
 
 def _likelihood(_scores: Tensor, logs: Tensor, target: Tensor) -> Tensor:
@@ -210,7 +184,7 @@ _ERRORS = {"brier": _brier, "ece": _calibration, "nll": _likelihood}
 
 @dataclass(frozen=True)
 class Scorer:
-    """Measures a split for one network or a stack of them, without waiting for the device.
+    """Measures a split for a network or a stack of them, without waiting for the device.
 
     Args:
         topk: The k of the accuracies.
@@ -249,12 +223,7 @@ class Scorer:
         return tuple(measure for measure in self._measures if measure.is_of_sets)
 
     def cut_by(self, logits: Tensor, target: Tensor) -> Scorer:
-        """Return the scorer with the thresholds of sets taken from a split, which should be the validation split.
-
-        Args:
-            logits: ``(..., N, L)``.
-            target: int64 ``(..., N)``.
-        """
+        """Return the scorer with the thresholds of sets taken from a split: that of validation."""
         return replace(self, cuts=self._cuts(log_probabilities(logits), target)) if self.sets else self
 
     def _cuts(self, logs: Tensor, target: Tensor) -> Tensor:
@@ -292,7 +261,10 @@ class Scorer:
                 credit = inside(own, cut)
                 values[measure] = credit.mean(-1)
                 if measure.kind == "size":
-                    values[measure] = _sizes(logs, cut.unsqueeze(-2)).mean(-1)
+                    # The sums of inside(...) over the classes, without a float64 tensor for all of them.
+                    least, chance = cut[..., None, 0], cut[..., 1]
+                    size = (logs > least).sum(-1) + (logs == least).sum(-1) * chance
+                    values[measure] = size.mean(-1)
                     covered += [credit.mean(-1), macro_average(credit, target, scores.shape[-1])]
         return [value[None] for value in (*(values[measure] for measure in self._measures), *covered)]
 
@@ -304,17 +276,14 @@ class Scorer:
 def calibration_error(confidence: Tensor, hit: Tensor, bins: int = 15) -> Tensor:
     """Return the expected calibration error over bins of equally many samples.
 
-    Samples are sorted by their confidence and divided into ``bins`` bins, whose sizes differ by one at most. The error
-    is the mean, weighted by these sizes, of the absolute differences between a bin's mean confidence and its share of
-    hits. Samples of the same confidence count with their mean hit, so that their order does not matter.
+    Samples are sorted by their confidence and divided into bins whose sizes differ by one at most. The error is the
+    mean, weighted by these sizes, of the absolute differences between a bin's mean confidence and its share of hits.
+    Samples of the same confidence count with their mean hit, so that their order does not matter.
 
     Args:
         confidence: The probability of the predicted class, float64 ``(..., N)``.
         hit: 1 if the predicted class is the true one, else 0; for tied classes the expectation; float64 ``(..., N)``.
         bins: The number of bins; with fewer samples than this, each sample is a bin.
-
-    Returns:
-        float64 ``(...)``.
 
     Source:
         Naeini, Cooper and Hauskrecht, AAAI 2015; with bins of equal mass, Roelofs et al., AISTATS 2022.
@@ -326,14 +295,9 @@ def calibration_error(confidence: Tensor, hit: Tensor, bins: int = 15) -> Tensor
     samples = confidence.shape[-1]
     confidence, order = confidence.sort(-1)
     block = functional.pad((confidence[..., 1:] != confidence[..., :-1]).long(), (1, 0)).cumsum(-1)
-    hit = _mean_in(block, hit.gather(-1, order), samples)
+    hit, empty = hit.gather(-1, order), torch.zeros_like(hit)
+    sums, counts = (empty.scatter_add(-1, block, of) for of in (hit, torch.ones_like(hit)))
+    hit = (sums / counts.clamp(min=1)).gather(-1, block)  # the mean of its block
     numbers = torch.arange(samples, device=hit.device) * bins // samples
     gaps = torch.zeros((*hit.shape[:-1], bins), dtype=hit.dtype, device=hit.device)
     return gaps.scatter_add(-1, numbers.expand_as(block), confidence - hit).abs().sum(-1) / samples
-
-
-def _mean_in(block: Tensor, values: Tensor, blocks: int) -> Tensor:
-    """Return each value's mean over its block."""
-    empty = torch.zeros((*values.shape[:-1], blocks), dtype=values.dtype, device=values.device)
-    sums, counts = (empty.scatter_add(-1, block, of) for of in (values, torch.ones_like(values)))
-    return (sums / counts.clamp(min=1)).gather(-1, block)

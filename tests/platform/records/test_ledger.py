@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -29,9 +30,11 @@ from topk_platform.records import (
     results_of,
     write_snapshot,
 )
+from topk_platform.records.rows import ledger_schema, ledger_table
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import Mark, with_checksum
 from topk_platform.records.storage.opened import Opened
+from topk_platform.records.storage.store import MARK
 from topk_platform.records.writer import is_current
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.versions import version_of
@@ -120,8 +123,6 @@ def test_many_commits_are_compacted_while_it_is_written(tmp_path: Path, study: S
 
 
 def ledger_rows(records: list[TrialRecord], table: delta.Writing) -> Any:
-    from topk_platform.records.rows import ledger_table
-
     return ledger_table(records, table.schema)
 
 
@@ -154,44 +155,34 @@ def test_a_trial_is_there_with_its_epochs_or_not_at_all(
     assert (len(ledger.keys()), len(ledger.read("epochs"))) == (1, 2)
 
 
-def test_a_commit_whose_answer_was_lost_is_not_made_again(
-    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
+def lost_answer(write: Any, *arguments: Any, **keywords: Any) -> None:
+    write(*arguments, **keywords)
+    raise OSError("the connection was reset")
+
+
+def refusal(_write: Any, *_arguments: Any, **_keywords: Any) -> None:
+    raise OSError("No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "times"),
+    [("write_deltalake", lost_answer, 1), ("write_deltalake", refusal, 2), ("sync", refusal, 2)],
+    ids=["the answer is lost", "the store refuses", "the disk refuses"],
+)
+def test_a_commit_that_fails_at_first_is_made_once(
+    name: str, fault: Any, times: int, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger, write = open_ledger(tmp_path), delta.write_deltalake
+    ledger, usual, failures = open_ledger(tmp_path), getattr(delta, name), iter(range(times))
 
-    def unheard(*arguments: Any, **keywords: Any) -> None:
-        write(*arguments, **keywords)
-        raise OSError("the connection was reset")
+    def shaky(*arguments: Any, **keywords: Any) -> None:
+        (usual if next(failures, None) is None else partial(fault, usual))(*arguments, **keywords)
 
-    with ledger.writing(study) as writer:
-        writer._pauses = [0.0, 0.0]
-        with monkeypatch.context() as patch:
-            patch.setattr(delta, "write_deltalake", unheard)
-            writer.put(record(study, 0))
-            writer.flush()
-    assert len(ledger.keys()) == 1
-    assert len(ledger.read("epochs")) == 2
-
-
-def test_a_commit_that_does_not_reach_the_disk_at_once_is_not_made_again(
-    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger, sync, failures = open_ledger(tmp_path), delta.sync, [2]
-
-    def shaky(path: Path) -> None:
-        if failures[0]:
-            failures[0] -= 1
-            raise OSError("Input/output error")
-        sync(path)
-
+    monkeypatch.setattr(delta, name, shaky)
     with ledger.writing(study) as writer:
         writer._pauses = [0.0] * 3
-        with monkeypatch.context() as patch:
-            patch.setattr(delta, "sync", shaky)
-            writer.put(record(study, 0))
-            writer.put(record(study, 1))
-            writer.flush()
-    assert failures == [0]
+        writer.put(record(study, 0))
+        writer.put(record(study, 1))
+    assert next(failures, None) is None
     assert len(ledger.keys()) == 2
     assert len(ledger.read("epochs")) == 4
 
@@ -270,24 +261,6 @@ def test_no_cause_whatever_loses_a_trial_without_a_word(
         writer._table.append(ledger_rows([record(study, 1)], writer._table))
 
 
-def test_a_store_that_refuses_is_tried_again(
-    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger, write, refusals = open_ledger(tmp_path), delta.write_deltalake, [2]
-
-    def refuse(*arguments: Any, **keywords: Any) -> None:
-        if refusals[0]:
-            refusals[0] -= 1
-            raise OSError("No space left on device")
-        write(*arguments, **keywords)
-
-    monkeypatch.setattr(delta, "write_deltalake", refuse)
-    with ledger.writing(study) as writer:
-        writer._pauses = [0.0] * 3
-        writer.put(record(study, 0))
-    assert len(ledger.keys()) == 1
-
-
 def test_one_that_refuses_for_good_ends_the_writing_in_one_line(
     tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,8 +320,6 @@ def test_a_driver_that_was_taken_over_from_writes_nothing_more(
     kind: str, tmp_path: Path, study: Study, request: pytest.FixtureRequest
 ) -> None:
     """As a driver is whose machine slept for an hour, and who cannot know that its lease is another's."""
-    from topk_platform.records.rows import ledger_schema
-
     folder = Store.open(tmp_path if kind == "folder" else request.getfixturevalue("bucket"))
     ledger = Ledger.open(folder, "s")
 
@@ -417,25 +388,19 @@ def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
 
 
 @pytest.mark.parametrize(
-    ("mark", "message"),
+    ("name", "content", "message"),
     [
-        (with_checksum(asdict(Mark("t"))), r"records of study 't'"),
-        (with_checksum({"study": "s", "schema_version": 3}), "version 3"),
-        (with_checksum({"study": "s"}), "ledger.json is damaged"),
-        (json.dumps(asdict(Mark("s"))).encode(), "ledger.json is damaged"),  # without a checksum
+        ("thesis.tex", b"", "holds no ledger"),
+        (MARK, with_checksum(asdict(Mark("t"))), r"records of study 't'"),
+        (MARK, with_checksum({"study": "s", "schema_version": 3}), "version 3"),
+        (MARK, with_checksum({"study": "s"}), "ledger.json is damaged"),
+        (MARK, json.dumps(asdict(Mark("s"))).encode(), "ledger.json is damaged"),  # without a checksum
     ],
 )
-def test_a_foreign_folder_is_refused(tmp_path: Path, mark: bytes, message: str) -> None:
+def test_a_foreign_folder_is_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "ledger.json").write_bytes(mark)
+    (tmp_path / "s" / name).write_bytes(content)
     with pytest.raises(StoreError, match=message):
-        open_ledger(tmp_path)
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "thesis.tex").write_text("")
-    with pytest.raises(StoreError, match="holds no ledger"):
         open_ledger(tmp_path)
 
 

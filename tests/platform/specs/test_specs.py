@@ -276,28 +276,25 @@ def test_the_budget_does_not_change_an_arms_identity_but_its_space_does() -> Non
     assert study.arm_id(an_arm()) != study.arm_id(an_arm(protocol=Protocol(width=2)))
 
 
-def test_how_long_a_trial_may_take_is_part_of_no_identity_nor_is_its_share_of_a_gpu() -> None:
-    """Neither changes a result: what has ended under one limit stays under another."""
-    arm = an_arm()
-    studies = [
-        Study("s", [arm], topk=(1, 3), **more)  # type: ignore[arg-type]
-        for more in (
-            {},
-            {"time_limit": 0.5},
-            {"time_limit": 48},
-            {"start_limit": 2},
-            {"gpus": 0.25},
-        )
-    ]
-    assert len({study.arm_id(arm) for study in studies}) == 1
-    assert "time_limit" not in {field.name for field in dataclasses.fields(Trial)}
-
-
-def test_a_kind_of_gpu_is_of_a_study_on_gpus_and_part_of_no_identity() -> None:
-    arm = an_arm()
-    plain, pinned = (Study("s", [arm], topk=(1, 3), device="cuda", accelerator=kind) for kind in ("", "A100"))
-    assert plain.arm_id(arm) == pinned.arm_id(arm)
-    assert Study.from_json(pinned.to_json()) == pinned
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"time_limit": 0.5},
+        {"time_limit": 48},
+        {"start_limit": 2},
+        {"gpus": 0.25},
+        {"accelerator": "A100"},
+        {"published": [printed(spread=0.1, runs=3)]},
+    ],
+)
+def test_what_changes_no_result_is_part_of_no_identity(more: dict[str, Any]) -> None:
+    """What has ended under one limit or on one kind of GPU stays under another."""
+    plain, other = (a_study(topk=(1, 3), device="cuda", **fields) for fields in ({}, more))
+    assert plain.arm_id(plain.arms[0]) == other.arm_id(other.arms[0])
+    assert version_of(plain.arms[0]) == version_of(other.arms[0])
+    assert (plain.size, plain.metrics, plain.show) == (other.size, other.metrics, other.show)
+    assert Study.from_json(other.to_json()) == other
+    assert not more.keys() & {field.name for field in dataclasses.fields(Trial)}
 
 
 def test_a_record_survives_json() -> None:
@@ -332,7 +329,7 @@ def test_floats_keep_every_bit(value: float) -> None:
 
 
 def test_smoke_shrinks_and_takes_its_own_name() -> None:
-    small = Study("s", [an_arm()], topk=(1, 3)).smoke()
+    small = a_study().smoke()
     assert (small.name, small.trials, small.seeds, small.arms[0].recipe.epochs) == ("s-smoke", 2, 2, 2)
 
 
@@ -349,34 +346,24 @@ def test_a_metric_is_shown_once() -> None:
     assert Study("s", [an_arm()], topk=(1, 3), show=("top3", "top1", "top3")).show == ("top3", "top1")
 
 
-def test_several_globs_keep_the_arms_that_any_of_them_names_in_the_studys_order() -> None:
+def a_study_of_three_losses() -> Study:
     losses = [Loss(name) for name in ("cross_entropy", "ldam", "focal")]
-    study = Study(
-        "s", grid([Regime("a", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)), topk=(3,)
-    )
+    return a_study(*grid([Regime("a", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)))
+
+
+def test_several_globs_keep_the_arms_that_any_of_them_names_in_the_studys_order() -> None:
+    study = a_study_of_three_losses()
     result = study.only(["*/focal", "*/cross*", "*/cross*"])
     assert [arm.loss.label for arm in result.arms] == ["cross_entropy", "focal"]
     assert study.only("*/ldam").arms == study.arms[1:2]
 
 
 def test_the_baseline_is_cross_entropy_where_there_is_one_and_else_none() -> None:
-    losses = [Loss(name) for name in ("cross_entropy", "ldam", "focal")]
-    study = Study(
-        "s", grid([Regime("a", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)), topk=(3,)
-    )
+    study = a_study_of_three_losses()
     assert study.baseline == "cross_entropy"
     assert study.only(["*/ldam", "*/focal"]).baseline is None
     ldam = dataclasses.replace(study, baseline="ldam")
     assert (ldam.baseline, ldam.only("*/[lf]*").baseline, ldam.smoke().baseline) == ("ldam",) * 3
-
-
-def test_published_numbers_determine_no_result() -> None:
-    plain, printing = a_study_with(), a_study_with(printed(spread=0.1, runs=3))
-    (arm,) = printing.arms
-    assert printing.arm_id(arm) == plain.arm_id(arm) == plain.arm_id(plain.arms[0])
-    assert a_trial(arm_id=printing.arm_id(arm)).key == a_trial(arm_id=plain.arm_id(arm)).key
-    assert version_of(arm) == version_of(plain.arms[0])
-    assert (printing.size, printing.metrics, printing.show) == (plain.size, plain.metrics, plain.show)
 
 
 def test_published_numbers_go_with_their_arms_and_none_is_left_to_a_smoke_run() -> None:
