@@ -24,7 +24,7 @@ from topk_platform.data import Dataset, Source, load
 from topk_platform.data.datasets.cifar import SUPERCLASSES
 from topk_platform.data.folders import data_at
 from topk_platform.data.images.backbones import untrained_backbone
-from topk_platform.data.noise_files import write_labels
+from topk_platform.data.wrong_labels import write_labels
 from topk_platform.specs import (
     EMA,
     FEATURES,
@@ -32,14 +32,12 @@ from topk_platform.specs import (
     Augmentation,
     Condition,
     ConfusionNoise,
-    InstanceNoise,
     LabelNoise,
     LongTail,
     Loss,
     Model,
     NoisyLabels,
     Numerics,
-    PairFlip,
     PerClass,
     Recipe,
     Regime,
@@ -99,9 +97,6 @@ _RECIPES: Mapping[str, Recipe] = {
 
 
 _CONDITIONS: Mapping[str, Condition] = {
-    "pair-flip": PairFlip(0.4),
-    "part-dependent": InstanceNoise(0.4),
-    "most-confused": InstanceNoise(0.4, "most_confused"),
     "confusion": ConfusionNoise("confusion.csv", 0.8),
     "labels": NoisyLabels("labels.npz"),
 }

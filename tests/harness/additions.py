@@ -78,7 +78,7 @@ class Shifted(Checked):
     probability: Share
 """,
             ),
-            ("LabelNoise | PairFlip", "Shifted | "),
+            ("LabelNoise | ConfusionNoise", "Shifted | "),
             ('    "TrainFraction",\n', '    "Shifted",\n'),
         ],
         f"{P}data/conditions.py": [

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from topk_platform import ConfusionNoise, Regime, plan
 from topk_platform.data import Dataset, apply_conditions, data_at, load
 from topk_platform.data.datasets.cifar import SUPERCLASSES
-from topk_platform.data.noise_files import read_confusion
+from topk_platform.data.wrong_labels import read_confusion
 from topk_platform.errors import MissingDataError
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_studies import STUDIES

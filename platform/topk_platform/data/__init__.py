@@ -52,9 +52,9 @@ from topk_platform.data.loading import (
     load,
     read,
 )
-from topk_platform.data.noise_files import write_labels
 from topk_platform.data.population import Population, Source
 from topk_platform.data.splitting import shot_words, shots
+from topk_platform.data.wrong_labels import write_labels
 
 __all__ = [
     "DATASETS",

@@ -9,25 +9,16 @@ from torch import Generator, Tensor
 
 from topk_platform.data.dataset import Dataset
 from topk_platform.data.folders import data_folder
-from topk_platform.data.noise import (
-    confused_labels,
-    features_of_split,
-    instance_labels,
-    most_confused_labels,
-    pair_flipped_labels,
-)
-from topk_platform.data.noise_files import read_confusion, read_labels
 from topk_platform.data.population import Population, Source
 from topk_platform.data.splitting import by_class
+from topk_platform.data.wrong_labels import confused_labels, read_confusion, read_labels
 from topk_platform.errors import UserError
 from topk_platform.specs import (
     Condition,
     ConfusionNoise,
-    InstanceNoise,
     LabelNoise,
     LongTail,
     NoisyLabels,
-    PairFlip,
     PerClass,
     TrainFraction,
 )
@@ -81,26 +72,10 @@ def _label_noise(dataset: Dataset, condition: LabelNoise, generator: Generator) 
     return dataset.with_train(dataset.train.relabelled(labels))
 
 
-def _pair_flip(dataset: Dataset, condition: PairFlip, generator: Generator) -> Dataset:
-    superclasses = torch.tensor(dataset.superclasses or (0,) * dataset.classes)
-    labels = pair_flipped_labels(dataset.train.labels, superclasses, condition.probability, generator)
-    return dataset.with_train(dataset.train.relabelled(labels))
-
-
 def _confusion_noise(dataset: Dataset, condition: ConfusionNoise, generator: Generator) -> Dataset:
     matrix = read_confusion(data_folder(condition.file), dataset.classes, dataset.class_names)
     labels = confused_labels(dataset.train.labels, matrix, condition.probability, generator)
     return dataset.with_train(dataset.train.relabelled(labels))
-
-
-def _instance_noise(dataset: Dataset, condition: InstanceNoise, generator: Generator) -> Dataset:
-    train, share = dataset.train, condition.probability
-    features = features_of_split(train)
-    if condition.form == "most_confused":
-        labels = most_confused_labels(features, train.labels, dataset.classes, share)
-    else:
-        labels = instance_labels(features, train.labels, dataset.classes, share, generator)
-    return dataset.with_train(train.relabelled(labels))
 
 
 def _noisy_labels(dataset: Dataset, condition: NoisyLabels, generator: Generator) -> Dataset:
@@ -174,11 +149,9 @@ def _per_class(dataset: Dataset, condition: PerClass, generator: Generator) -> D
 
 _CONDITIONS: dict[type, Callable[..., Dataset]] = {
     ConfusionNoise: _confusion_noise,
-    InstanceNoise: _instance_noise,
     LabelNoise: _label_noise,
     LongTail: _long_tail,
     NoisyLabels: _noisy_labels,
-    PairFlip: _pair_flip,
     PerClass: _per_class,
     TrainFraction: _train_fraction,
 }
@@ -200,8 +173,7 @@ def apply_conditions(
     Raises:
         MissingDataError: if a condition's file does not exist.
         UserError: if a condition with whole groups finds no groups in the training split or leaves a class without a
-            sample, a condition's file does not fit the dataset, or a condition needs inputs in memory and they are
-            images in files.
+            sample, or a condition's file does not fit the dataset.
     """
     dataset = source.sample(generator("dataset")) if isinstance(source, Population) else source
     for index, condition in enumerate(conditions):

@@ -159,7 +159,7 @@ def situation_of(regime: Regime, k: int) -> Situation:
     import torch  # noqa: PLC0415 - takes a second to import; errors in options are reported without it
 
     from topk_platform.data import Population, apply_conditions, load  # noqa: PLC0415 - as above
-    from topk_platform.data.noise import Tracked, wrong_share  # noqa: PLC0415 - as above
+    from topk_platform.data.wrong_labels import Tracked, wrong_share  # noqa: PLC0415 - as above
 
     others = [condition for condition in regime.conditions if not isinstance(condition, LabelNoise)]
     source = load(regime)

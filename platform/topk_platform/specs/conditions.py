@@ -14,15 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar, get_args
 
-from topk_platform.specs.fields import Checked, Count, Part, Rule, Share, one_of
+from topk_platform.specs.fields import Checked, Count, Part, Rule, Share
 
 __all__ = [
     "ConfusionNoise",
-    "InstanceNoise",
     "LabelNoise",
     "LongTail",
     "NoisyLabels",
-    "PairFlip",
     "PerClass",
     "TrainFraction",
 ]
@@ -104,27 +102,6 @@ _File = Annotated[str, Rule("the name of a file in the data folder", lambda valu
 
 
 @dataclass(frozen=True)
-class PairFlip(Checked):
-    """Replace each training label, with this probability, by the next class of its superclass.
-
-    After a superclass's last class comes its first. Without superclasses, all classes form one cycle. Labels are drawn
-    once per seed.
-
-    Args:
-        probability: In ``[0, 1]``.
-
-    Source:
-        Patrini et al., CVPR 2017 (CIFAR-100); Han et al., NeurIPS 2018.
-    """
-
-    axis: ClassVar[str] = "pair-flip noise, probability"
-    neutral: ClassVar[float | None] = 0.0
-    across_superclasses: ClassVar[bool] = False
-
-    probability: Share
-
-
-@dataclass(frozen=True)
 class ConfusionNoise(Checked):
     """Replace training labels by labels drawn from a confusion matrix, such as that of people who labelled the images.
 
@@ -145,32 +122,6 @@ class ConfusionNoise(Checked):
 
 
 @dataclass(frozen=True)
-class InstanceNoise(Checked):
-    """Replace training labels depending on each sample's inputs, which serve as its features.
-
-    The features of an image are its pixels, divided by 255. The dataset ``image_features`` gives features
-    of a frozen network.
-
-    Args:
-        probability: In ``(0, 1]``. For ``part_dependent`` the mean of the samples' own probabilities, for
-            ``most_confused`` the share of labels that change.
-        form: ``"part_dependent"``: each sample has its own probability, and its new label depends on a random
-            projection of its features (Xia et al. 2020). ``"most_confused"``: the samples that a linear classifier
-            confuses most get the label that it confuses them with (Chen et al. 2021), which is the same for all seeds.
-
-    Source:
-        Xia et al., NeurIPS 2020, algorithm 2; Chen et al., AAAI 2021, algorithm 1.
-    """
-
-    axis: ClassVar[str] = "instance-dependent noise, probability"
-    neutral: ClassVar[float | None] = 0.0
-    across_superclasses: ClassVar[bool] = True
-
-    probability: Part
-    form: Annotated[str, one_of("part_dependent", "most_confused")] = "part_dependent"
-
-
-@dataclass(frozen=True)
 class NoisyLabels(Checked):
     """Train with the labels of a file, such as one that people gave to each image; the same for all seeds.
 
@@ -187,7 +138,7 @@ class NoisyLabels(Checked):
     file: _File
 
 
-Noise = LabelNoise | PairFlip | InstanceNoise | ConfusionNoise | NoisyLabels
+Noise = LabelNoise | ConfusionNoise | NoisyLabels
 """The conditions that change labels."""
 
 Condition = Noise | TrainFraction | LongTail | PerClass

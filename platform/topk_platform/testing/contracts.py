@@ -128,7 +128,7 @@ class RegimeContract:
             assert _list(getattr(before, name)) == _list(getattr(after, name))
 
     def test_conditions_keep_what_is_trained_on(self) -> None:
-        """Conditions remove samples and never add any; random and pair-flip noise stay within a superclass."""
+        """Conditions remove samples and never add any; random noise stays within a superclass."""
         before, after = self.clean(1), self.conditioned(1)
         assert _samples(after.train) <= _samples(before.train)
         crosses = any(condition.across_superclasses for condition in self.regime.conditions)

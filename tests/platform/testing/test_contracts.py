@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from topk_platform import InstanceNoise, LabelNoise, LongTail, Model, PairFlip, Regime, TrainFraction
+from topk_platform import LabelNoise, LongTail, Model, Regime, TrainFraction
 from topk_platform.data import DATASETS, Dataset, Split, digits
 from topk_platform.models import MODELS
 from topk_platform.models.small import convnet
@@ -23,18 +23,6 @@ class TestBalanced(RegimeContract):
 
 class TestNoise(RegimeContract):
     regime = Regime("noise", "digits", (LabelNoise(0.8),))
-
-
-class TestPairFlip(RegimeContract):
-    regime = Regime("pairs", "digits", (PairFlip(0.4),))
-
-
-class TestInstanceNoise(RegimeContract):
-    regime = Regime("instances", "digits", (InstanceNoise(0.3), LongTail(5)))
-
-
-class TestMostConfused(RegimeContract):
-    regime = Regime("confused", "digits", (InstanceNoise(0.3, "most_confused"),))
 
 
 class TestLongTail(RegimeContract):

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from topk_platform.data import Dataset, apply_conditions, load, shot_words, shots
-from topk_platform.data.noise import Tracked, wrong_share
+from topk_platform.data.wrong_labels import Tracked, wrong_share
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.records import DataNote, Samples, Store, note_data, read_data

@@ -1,4 +1,4 @@
-"""Files of wrong labels: confusion matrices as CSV, and labels of samples as ``.npz``."""
+"""Wrong labels: from files, which are confusion matrices as CSV or labels of samples as ``.npz``, and their share."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import hashlib
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from topk_platform.data.arrays import to_labels
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
 
-__all__ = ["read_confusion", "read_labels", "sample_keys", "write_labels"]
+__all__ = [
+    "Tracked",
+    "confused_labels",
+    "read_confusion",
+    "read_labels",
+    "sample_keys",
+    "write_labels",
+    "wrong_share",
+]
 
 _ROW_SUM_ERROR = 1e-3  # the tolerance for shares rounded to four digits
 
@@ -210,3 +219,54 @@ def _matched(path: Path, keys: np.ndarray[Any, Any], given: np.ndarray[Any, Any]
             labels[row] = next(waiting.setdefault(key, iter(by_key[key])), labels[row])
     check(bool(waiting), f"{path}: none of its {len(keys)} samples is in the training split")
     return torch.tensor(labels, dtype=torch.int64)
+
+
+def confused_labels(labels: Tensor, matrix: Tensor, probability: float, generator: Generator) -> Tensor:
+    """Return the labels, each replaced with ``probability`` by one drawn from its class's row of a matrix.
+
+    Args:
+        labels: int64 ``(n,)``.
+        matrix: Row c holds how likely each label is for a sample of class c, float64 ``(classes, classes)``.
+        probability: In ``[0, 1]``.
+        generator: The source of randomness.
+    """
+    reached = matrix.cumsum(1)
+    draw = torch.rand(len(labels), generator=generator, dtype=torch.float64) * reached[labels, -1]
+    drawn = torch.empty_like(labels)
+    for label in range(len(matrix)):  # class by class: all samples' rows at once would be (n, classes)
+        rows = labels == label
+        drawn[rows] = torch.searchsorted(reached[label], draw[rows], right=True)
+    replaced = torch.rand(len(labels), generator=generator, dtype=torch.float64) < probability
+    return torch.where(replaced, drawn, labels)
+
+
+@dataclass(frozen=True)
+class Tracked(Split):
+    """A split that remembers the first label of each of its samples.
+
+    Args:
+        original: The first labels, int64 ``(n,)``.
+    """
+
+    original: Tensor | None = None
+
+    @classmethod
+    def of(cls, split: Split) -> Tracked:
+        """Return the split as one that remembers its present labels."""
+        return cls(split.inputs, split.labels, split.groups, split.names, split.labels)
+
+    @property
+    def _first(self) -> Tensor:
+        return self.labels if self.original is None else self.original
+
+    def take(self, indices: Tensor) -> Tracked:
+        """Return the samples at ``indices``."""
+        taken = super().take(indices)
+        return Tracked(taken.inputs, taken.labels, taken.groups, taken.names, self._first[indices])
+
+
+def wrong_share(train: Split) -> float:
+    """Return the share of samples whose label has changed since the split was tracked; 0 if it was not tracked."""
+    if not isinstance(train, Tracked) or train.original is None:
+        return 0.0
+    return float((train.labels != train.original).double().mean())

@@ -11,33 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import special, stats
+from scipy import stats
 
 from topk_platform import (
     ConfusionNoise,
-    InstanceNoise,
     LabelNoise,
     NoisyLabels,
-    PairFlip,
     PerClass,
     Regime,
     UserError,
 )
 from topk_platform.data import Dataset, Split, apply_conditions, data_at, digits, load, write_labels
-from topk_platform.data.noise import (
+from topk_platform.data.wrong_labels import (
     Tracked,
     confused_labels,
-    instance_labels,
-    most_confused_labels,
-    pair_flipped_labels,
     wrong_share,
 )
 from topk_platform.errors import MissingDataError
 from topk_platform.specs import Condition
-
-"""CIFAR-100 with people's labels, on machines that have it."""
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -52,25 +43,6 @@ def conditioned(data: Dataset, *conditions: Condition, seed: int = 0) -> Dataset
 def folder(tmp_path: Path) -> Iterator[Path]:
     with data_at(tmp_path):
         yield tmp_path
-
-
-@given(probability=st.floats(0, 1), seed=st.integers(0, 2**31))
-def test_a_flipped_label_is_the_next_of_its_superclass(probability: float, seed: int) -> None:
-    superclasses = [0, 1, 0, 2, 1, 0]
-    following = {0: 2, 2: 5, 5: 0, 1: 4, 4: 1, 3: 3}
-    labels = torch.randint(6, (100,), generator=generator(seed))
-    flipped = pair_flipped_labels(labels, torch.tensor(superclasses), probability, generator(seed + 1))
-    for old, new in zip(labels.tolist(), flipped.tolist(), strict=True):
-        assert new in (old, following[old])
-    everything = pair_flipped_labels(labels, torch.tensor(superclasses), 1.0, generator(seed))
-    assert everything.tolist() == [following[label] for label in labels.tolist()]
-
-
-def test_as_many_labels_are_flipped_as_stated() -> None:
-    labels = torch.arange(5).repeat(20_000)
-    flipped = pair_flipped_labels(labels, torch.zeros(5, dtype=torch.int64), 0.45, generator(1))
-    # One test with a fixed stream; a right sampler fails it for one stream in 10,000.
-    assert stats.binomtest(int((flipped != labels).sum()), len(labels), 0.45).pvalue > 1e-4
 
 
 def test_confused_labels_have_the_distribution_of_their_row() -> None:
@@ -136,59 +108,6 @@ def test_names_need_names(folder: Path) -> None:
 def test_a_missing_file_is_missing_data(condition: Condition, folder: Path) -> None:
     with pytest.raises(MissingDataError, match=r"none.* does not exist"):
         conditioned(digits(), condition)
-
-
-def test_part_dependent_labels_follow_the_softmax_of_their_projection() -> None:
-    """Equal samples differ by chance alone: their labels are counts of one distribution, made anew from the stream."""
-    count, classes, sample = 100_000, 4, np.array([0.3, -0.7, 1.1])
-    features = torch.from_numpy(sample).expand(count, 3)
-    labels = torch.full((count,), 2)
-    noisy = instance_labels(features, labels, classes, 0.3, generator(5))
-    stream = generator(5)
-    torch.rand(count, generator=stream, dtype=torch.float64)
-    projections = [torch.randn((3, classes), generator=stream, dtype=torch.float64) for _ in range(3)]
-    towards = sample @ projections[2].numpy()
-    towards[2] = -np.inf
-    flips = stats.truncnorm.mean(-3.0, 7.0, loc=0.3, scale=0.1)
-    expected = flips * special.softmax(towards)
-    expected[2] = 1 - flips
-    counts = np.bincount(noisy.numpy(), minlength=classes)
-    assert stats.chisquare(counts, expected * count).pvalue > 1e-4
-
-
-def test_the_most_confused_are_those_of_a_regression_by_autograd() -> None:
-    data = digits().train
-    features, labels = data.tensor.flatten(1).double(), data.labels
-    noisy = most_confused_labels(features, labels, 10, 0.2)
-    mean_softmax = averaged_regression(features.numpy(), labels)
-    mean_softmax[np.arange(len(labels)), labels] = -1
-    chosen = np.argsort(-mean_softmax.max(1), kind="stable")[: round(0.2 * len(labels))]
-    expected = labels.numpy().copy()
-    expected[chosen] = mean_softmax.argmax(1)[chosen]
-    assert np.array_equal(noisy.numpy(), expected)
-    assert (noisy != labels).sum() == round(0.2 * len(labels))
-
-
-def averaged_regression(features: Any, labels: torch.Tensor) -> Any:
-    spread = features.std(0)
-    x = (features - features.mean(0)) / np.where(spread > 0, spread, 1)
-    x = torch.from_numpy(np.concatenate([x, np.ones((len(x), 1))], 1))
-    largest = np.linalg.eigvalsh((x.T @ x).numpy())[-1]
-    weights = before = torch.zeros(x.shape[1], 10, dtype=torch.float64)
-    softmaxes = []
-    for step in range(50):
-        ahead = (weights + step / (step + 3) * (weights - before)).requires_grad_()
-        (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(x @ ahead, labels), ahead)
-        before, weights = weights, (ahead - 2 * len(x) / largest * gradient).detach()
-        softmaxes.append((x @ weights).softmax(1).numpy())
-    return np.mean(softmaxes, 0)
-
-
-def test_confused_samples_are_the_same_for_all_seeds() -> None:
-    one, other = (conditioned(digits(), InstanceNoise(0.2, "most_confused"), seed=s) for s in (1, 2))
-    assert torch.equal(one.train.labels, other.train.labels)
-    one, other = (conditioned(digits(), InstanceNoise(0.2), seed=s) for s in (1, 2))
-    assert not torch.equal(one.train.labels, other.train.labels)
 
 
 def test_a_files_labels_find_their_samples_in_any_order(folder: Path) -> None:
@@ -281,7 +200,7 @@ def test_a_file_that_is_no_archive_is_refused(content: bytes, folder: Path) -> N
 def test_the_share_of_wrong_labels_is_counted_through_all_conditions() -> None:
     data = digits()
     tracked = data.with_train(Tracked.of(data.train))
-    conditions = (LabelNoise(0.5), PerClass(30), PairFlip(0.5))
+    conditions = (LabelNoise(0.5), PerClass(30), LabelNoise(0.5))
     noisy, plain = conditioned(tracked, *conditions), conditioned(data, *conditions)
     assert torch.equal(noisy.train.labels, plain.train.labels)
 
@@ -296,9 +215,6 @@ def test_the_share_of_wrong_labels_is_counted_through_all_conditions() -> None:
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: PairFlip(1.5), "PairFlip.probability"),
-        (lambda: InstanceNoise(0.0), "InstanceNoise.probability"),
-        (lambda: InstanceNoise(0.2, "soft"), "InstanceNoise.form"),  # type: ignore[arg-type]
         (lambda: ConfusionNoise(" "), "ConfusionNoise.file"),
         (lambda: NoisyLabels(""), "NoisyLabels.file"),
     ],
