@@ -19,7 +19,7 @@ __all__ = ["COMMANDS", "CommandGroup", "load_command"]
 _PANELS = {
     "Studies": {
         "new": "new.new",
-        "list": "status",
+        "list": "listing",
         "plan": "planning",
         "run": "run_command",
         "status": "status",

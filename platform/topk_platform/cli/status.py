@@ -1,9 +1,8 @@
-"""``topk list`` and ``topk status``: which studies there are, and how those of a store stand."""
+"""``topk status``: the progress of a store's studies, the processes that run them, and open trials."""
 
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
@@ -22,7 +21,7 @@ from rich.text import Text
 from topk_platform.cli import options
 from topk_platform.cli.consoles import Exit, make_console, print_json, say
 from topk_platform.cli.options import recorded_name
-from topk_platform.cli.studies import as_reference, findings_alone, known_studies, others
+from topk_platform.cli.studies import as_reference
 from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
 from topk_platform.protocol import early_correlations
@@ -45,37 +44,11 @@ from topk_platform.references import is_reference
 from topk_platform.running.views import arms_text, headline, trials_text
 from topk_platform.specs.checks import plural
 
-__all__ = ["list_", "status"]
+__all__ = ["status"]
 
 _WATCH_SECONDS = 3.0
 _TRIALS = 6  # running trials that are shown
 _AROUND = 6 + _TRIALS  # lines of a watched study besides its rows: headlines, events and notes
-
-
-def list_(json: options.Json = False) -> None:
-    """List the studies, findings without a study, and the losses and regimes that installed packages register.
-
-    Example: topk list
-    """
-    studies = {name: make() for name, make in known_studies().items()}
-    brought = {"losses": others("losses"), "regimes": others("regimes")}
-    if json:
-        listed = [
-            {"study": name, "arms": len(s.arms), "trials": s.size, "description": s.description}
-            for name, s in studies.items()
-        ]
-        print_json({"studies": listed, "findings_only": findings_alone(), **brought})
-        return
-    longest, width = max(map(len, studies)), make_console().width
-    for name, study in studies.items():
-        line = f"{name:<{longest}}  {len(study.arms):>3} arms  {study.size:>5} trials  "
-        indent = " " * min(len(line), width // 2)
-        typer.echo(textwrap.fill(line + study.description, width, subsequent_indent=indent))
-    if alone := findings_alone():
-        typer.echo(textwrap.fill(f"findings only: {', '.join(alone)}", width, subsequent_indent="  "))
-    for kind, names in (("loss", brought["losses"]), ("regime", brought["regimes"])):
-        for name, reference in names.items():
-            typer.echo(f"{kind} {name}: {reference}")
 
 
 def status(

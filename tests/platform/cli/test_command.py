@@ -197,7 +197,7 @@ def test_a_working_folder_that_was_deleted_is_named_in_one_line(
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_platform.cli.status.known_studies", None)
+    monkeypatch.setattr("topk_platform.cli.listing.known_studies", None)
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
     assert "topk: unexpected TypeError: 'NoneType' object is not callable (" in err
@@ -212,7 +212,7 @@ def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
 def test_an_unexpected_error_is_a_line_where_no_file_can_be_written(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_platform.cli.status.known_studies", None)
+    monkeypatch.setattr("topk_platform.cli.listing.known_studies", None)
     monkeypatch.setattr("tempfile.tempdir", "/proc")
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
@@ -293,6 +293,21 @@ def test_what_packages_bring_is_listed_and_runs_by_its_name(
     brought["topk.studies"] = [Point("digits", "birds_lab:digits")]
     with pytest.raises(ValueError, match="a study named 'digits', and this name is taken"):
         known_studies()
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("losses", r"^smooth_topk_svm  +Smooth top-K SVM"),
+        ("networks", r"^mlp  +a perceptron"),
+        ("datasets", r"^digits  +\S"),
+        ("samplers", r"^TPE  +A tree of Parzen estimators"),
+    ],
+)
+def test_the_names_that_a_study_may_use_are_listed(kind: str, line: str, topk: Topk) -> None:
+    assert re.search(line, topk("list", kind)[1], re.MULTILINE)
+    assert all(json.loads(topk("list", kind, "--json")[1]).values()), "each has a text"
+    assert "did you mean 'losses'" in topk("list", "loses")[2]
 
 
 @pytest.mark.parametrize(
