@@ -66,7 +66,7 @@ def test_every_node_asks_for_the_token(config: dict[str, Any]) -> None:
 
 
 def test_its_comments_name_options_that_exist() -> None:
-    from topk_platform.cli.group import load_command
+    from topk_platform.cli.app import load_command
 
     known = {option for parameter in load_command("run").params for option in parameter.opts}
     named = {"--address", "--workers", "--store", "--mlflow"}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from topk_platform import Study
-from topk_platform.cli.group import COMMANDS, load_command
+from topk_platform.cli.app import COMMANDS, load_command
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial

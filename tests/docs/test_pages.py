@@ -12,7 +12,7 @@ import pytest
 
 import topk_losses
 import topk_platform
-from topk_platform.cli.group import COMMANDS, load_command
+from topk_platform.cli.app import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
-from topk_platform.cli.group import COMMANDS, load_command
+from topk_platform.cli.app import COMMANDS, load_command
 
 WITHOUT = {"new", "list", "nearest", "replay", "ui", "predict", "merge"}
 

@@ -11,7 +11,7 @@ import pytest
 
 import topk_platform
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
-from topk_platform.cli.group import COMMANDS, load_command
+from topk_platform.cli.app import COMMANDS, load_command
 from topk_platform.cli.studies import as_reference, load_study, requested_study
 from topk_platform.reports.words import command, more_searches
 
