@@ -109,6 +109,8 @@ def test_the_queries_run(
 def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path], tmp_path: Path) -> None:
     study, store = run
     export_csv(study, tmp_path / "all.csv", store=store)
-    assert documented("topk export --format csv") == folded(
-        (tmp_path / "all.csv").read_text().splitlines()[0].split(",")
-    )
+    columns = folded((tmp_path / "all.csv").read_text().splitlines()[0].split(","))
+    section = PAGE[PAGE.index("## `topk export") : PAGE.index("## `ranks/")]
+    own = documented("topk export --format csv")
+    assert own == ["metric", "split", "value"] and set(columns) <= {*own, *documented("trials.parquet")}
+    assert set(re.findall(r"`([\w.]+)`", section)) >= set(columns)
