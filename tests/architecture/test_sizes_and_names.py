@@ -35,6 +35,7 @@ RULES_OF_MANY_MODULES = {
         "sorting/test_sorting_cpu.py": "kernels against plain torch",
         "union/test_grouping.py": "two losses over one recursion",
         "test_contract.py": "the contract of all losses",
+        "test_definitions.py": "all losses against their definitions",
         "test_invariance.py": "the invariances of all losses",
         "test_oracles.py": "oracles against one another",
         "test_package.py": "the package's interface",

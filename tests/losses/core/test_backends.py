@@ -218,16 +218,6 @@ def test_a_graph_has_plain_operations_whatever_is_asked_for(asked):
 
 
 @needs_numba
-def test_why_a_call_inside_torch_func_is_left_to_torch():
-    scores, target = batch(400)
-    slope = torch.func.grad(lambda s: functional.smooth_topk_svm(s, target, 3))
-    with use_backend("numba"):
-        [choice] = explain_backend(slope, scores)
-    assert choice.backend == "torch"
-    assert choice.refusals["numba"] == "the call is inside torch.compile or torch.func"
-
-
-@needs_numba
 def test_the_backend_of_the_cpu():
     version = f"numba {importlib.metadata.version('numba')}"
     assert backend() == backend("cpu") == version

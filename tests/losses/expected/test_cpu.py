@@ -142,22 +142,6 @@ def test_the_probabilities_sum_to_one(spread, classes, k, seed, rounding):
     assert ((value.double() - exact).abs() <= 1e-6 + rounding(below, exact)).all()
 
 
-@pytest.mark.slow
-def test_derivatives():
-    generator = torch.Generator().manual_seed(0)
-    for classes, k in ((5, 1), (5, 3), (6, 6), (90, 4)):
-        leaf = torch.randn(2, classes, generator=generator, dtype=torch.float64).requires_grad_()
-        fast = classes > 10
-        assert torch.autograd.gradcheck(lambda s, k=k: expected_topk(s, k, 0.5), leaf, fast_mode=fast)
-        assert torch.autograd.gradgradcheck(lambda s, k=k: expected_topk(s, k, 0.5), leaf, fast_mode=fast)
-
-        def hinge(s, k=k):
-            return noised_topk_hinge(s, torch.tensor([0, 1]), min(k, s.shape[1] - 1), 0.5, None, margin=5.0)
-
-        assert torch.autograd.gradcheck(hinge, leaf, fast_mode=fast)
-        assert torch.autograd.gradgradcheck(hinge, leaf, fast_mode=fast)
-
-
 @pytest.fixture
 def calls(monkeypatch):
     """How often the kernels were asked."""
@@ -217,23 +201,6 @@ def test_odd_rows_alone_are_left_to_the_plain_path(kind, dtype):
     assert torch.equal(gradient[others], torch.cat([one for _, one in one_by_one]))
 
 
-@pytest.mark.parametrize("kind", ODD)
-@pytest.mark.parametrize("dtype", BOUNDS)
-def test_odd_rows_leave_the_hinge_of_the_others_alone(kind, dtype):
-    good = torch.randn(4, 80, generator=torch.Generator().manual_seed(0), dtype=dtype)
-    rows, _ = odd_among(good, kind)
-    others = [0, 1, 2, 4]
-    result = []
-    for scores, target in ((rows, [5, 1, 40, 0, 79]), (good, [5, 1, 40, 79])):
-        leaf = scores.clone().requires_grad_()
-        losses = noised_topk_hinge(leaf, torch.tensor(target), 2, 0.2, None, reduction="none")
-        result.append((losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]))
-    (losses, gradient), (alone, slope) = result
-    assert torch.equal(losses[others], alone)
-    assert torch.equal(gradient[others], slope)
-    assert losses[3] == 0 if kind == "few" else losses[3].isnan()
-
-
 def test_rows_that_are_all_odd():
     rows = torch.zeros(3, 80)
     rows[0, 3], rows[1, 2:], rows[2, 0] = torch.nan, -torch.inf, torch.inf
@@ -243,83 +210,11 @@ def test_rows_that_are_all_odd():
     assert gradient.shape == rows.shape
 
 
-def test_a_masked_target_costs_infinity():
-    scores = torch.randn(2, 10, generator=torch.Generator().manual_seed(0))
-    scores[0, 3] = -torch.inf
-    losses = noised_topk_hinge(scores, torch.tensor([3, 3]), 2, 0.2, None, reduction="none")
-    assert losses[0] == torch.inf and losses[1].isfinite()
-
-
-def test_targets_weights_and_layouts_of_the_hinge():
-    """Hard targets take the label's score in the kernels' own derivative, soft ones do not: both as without Numba."""
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.randn(5, 9, 3, generator=generator, dtype=torch.float64)
-    hard = torch.randint(9, (5, 3), generator=generator)
-    hard[0, 0] = -100
-    soft = torch.rand(5, 9, 3, generator=generator, dtype=torch.float64)
-    weight = torch.rand(9, generator=generator, dtype=torch.float64)
-    results = []
-    for backend in ("numba", "torch"):
-        for target in (hard, soft):
-            leaf = scores.clone().requires_grad_()
-            with use_backend(backend):
-                loss = noised_topk_hinge(leaf, target, 3, 0.5, None, weight=weight)
-            results.append((loss.detach(), torch.autograd.grad(loss, leaf)[0]))
-    for one, other in zip(results[:2], results[2:], strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("spread", [0.1, 3.0])
-def test_threads_change_nothing(spread):
-    rows = spread * torch.randn(200, 300, generator=torch.Generator().manual_seed(0))
-    before = torch.get_num_threads()
-    results = []
-    try:
-        for threads in (1, 2, 5):
-            torch.set_num_threads(threads)
-            results.append(value_and_gradient(rows, 6, 0.2))
-    finally:
-        torch.set_num_threads(before)
-    for other in results[1:]:
-        assert all(torch.equal(one, same) for one, same in zip(results[0], other, strict=True))
-
-
 def test_values_alone_are_those_with_gradients():
     rows = torch.randn(6, 300, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(
         expected_topk(rows, 6, 0.2), value_and_gradient(rows, 6, 0.2)[0], rtol=0, atol=3e-7
     )
-
-
-SCRIPT = """
-import sys
-import torch
-from topk_losses._expected.cpu import NumbaExpected, levels
-
-generator = torch.Generator().manual_seed(0)
-results = []
-for dtype in (torch.float32, torch.float64):
-    for spread in (0.1, 3.0):
-        rows = (spread * torch.randn(2, 200, generator=generator)).to(dtype)
-        rule = NumbaExpected(3, 0.2, levels(rows, 3, 0.2), labelled=True)
-        labels = torch.tensor([[1], [2]])
-        values, kept = rule.forward(rows.requires_grad_(), labels, with_gradient=True)
-        (slopes,) = rule.backward(torch.ones(2, dtype=dtype), rows, labels, kept)
-        results += [values.detach(), slopes.detach()]
-torch.save(results, sys.argv[1])
-"""
-
-
-@pytest.mark.slow
-def test_interpreted_kernels_agree(tmp_path):
-    results = []
-    for disabled in ("0", "1"):
-        path = tmp_path / disabled
-        environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled}
-        subprocess.run([sys.executable, "-c", SCRIPT, str(path)], check=True, env=environment)
-        results.append(torch.load(path))
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=2e-7 if one.dtype == torch.float32 else 1e-9)
 
 
 _MOMENTS = """

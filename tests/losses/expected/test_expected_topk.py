@@ -148,11 +148,6 @@ def test_a_class_far_above_the_others_takes_no_precision(classes, rounding, samp
     torch.testing.assert_close(*losses, rtol=0, atol=bound)
 
 
-def test_constant_added_to_a_row(sample):
-    rows = sample(4, 9)[0]
-    torch.testing.assert_close(expected_topk(rows + 1000, 3, 0.2), expected_topk(rows, 3, 0.2) + 1000)
-
-
 def test_pieces_of_a_large_batch_are_the_rows(sample, monkeypatch):
     """Splitting rows and nodes into pieces changes nothing but rounding."""
     rows = sample(7, 11)[0]
@@ -184,16 +179,3 @@ def test_special_scores_have_their_stated_results():
         (gradient,) = torch.autograd.grad(value[0] + value[4], scores)
         assert gradient.isfinite().all()
         assert gradient[0, 1] == 0
-
-
-def test_transforms(sample):
-    rows = sample(6, 5)[0].reshape(2, 3, 5)
-    value = expected_topk(rows, 2, 0.5)
-    torch.testing.assert_close(torch.func.vmap(lambda s: expected_topk(s, 2, 0.5))(rows), value)
-
-    def total(s):
-        return expected_topk(s, 2, 0.5).sum()
-
-    torch.testing.assert_close(torch.func.vmap(torch.func.grad(total))(rows), torch.func.grad(total)(rows))
-    hessian = torch.func.jacrev(torch.func.jacrev(total))(rows[0, 0])
-    torch.testing.assert_close(hessian, torch.autograd.functional.hessian(total, rows[0, 0]))

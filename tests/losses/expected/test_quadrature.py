@@ -9,12 +9,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, special, stats
+from scipy import integrate, stats
 
 from topk_losses import use_backend
 from topk_losses._core import numba
 from topk_losses._expected import quadrature
-from topk_losses.functional import expected_topk, noised_topk_hinge
+from topk_losses.functional import expected_topk
 from topk_losses.testing import oracles
 
 
@@ -179,52 +179,11 @@ def test_float32_is_the_float64_expectation(spread, rounding):
     torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=5e-7)
 
 
-def test_vmap_takes_the_plain_path_and_agrees():
-    rows = torch.randn(4, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    plain = torch.func.vmap(lambda s: expected_topk(s, 4, 0.5))(rows)
-    torch.testing.assert_close(plain, expected_topk(rows, 4, 0.5), rtol=0, atol=1e-8)
-    slope = torch.func.vmap(torch.func.grad(lambda s: expected_topk(s, 4, 0.5)))(rows)
-    torch.testing.assert_close(slope, value_and_gradient(rows, 4, 0.5)[1], rtol=0, atol=1e-8)
-
-
 def test_second_derivative():
     scores = torch.randn(1, 70, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     leaf = scores.requires_grad_()
     assert torch.autograd.gradcheck(lambda s: expected_topk(s, 3, 0.5), leaf, fast_mode=True)
     assert torch.autograd.gradgradcheck(lambda s: expected_topk(s, 3, 0.5), leaf, fast_mode=True)
-
-
-def test_special_rows_leave_the_others_alone():
-    scores = torch.randn(4, 200, generator=torch.Generator().manual_seed(0))
-    alone = expected_topk(scores[3:], 3, 0.2)
-    scores[0, 3], scores[1, 5] = torch.nan, torch.inf
-    scores[2, 2:] = -torch.inf
-    value = expected_topk(scores, 3, 0.2)
-    assert value[:2].isnan().all()
-    assert value[2] == -torch.inf
-    torch.testing.assert_close(value[3:], alone)
-
-
-def test_hinge_survives_an_offset():
-    scores = torch.randn(6, 200, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    target = torch.arange(6)
-    exact = noised_topk_hinge(scores, target, 4, samples=None)
-    moved = noised_topk_hinge((scores + 1000).float(), target, 4, samples=None)
-    assert moved.item() == pytest.approx(exact.item(), abs=1e-4)  # the scores themselves are rounded to 6e-5
-
-
-@pytest.mark.parametrize("classes", [5000, 20_000])
-@pytest.mark.parametrize("k", [1, 6])
-def test_equal_scores_of_many_classes(k, classes):
-    """The mean of normal order statistics, by scipy's adaptive quadrature of a binomial tail."""
-
-    def below(t):
-        return special.bdtr(k - 1, classes, stats.norm.sf(t))
-
-    area = integrate.quad(below, 0, 9, points=[2, 3, 4, 5], epsabs=1e-11, limit=300)[0]
-    value, gradient = value_and_gradient(torch.zeros(1, classes, dtype=torch.float64), k, 1.0)
-    assert value.item() == pytest.approx(9 - area, abs=1e-8)
-    torch.testing.assert_close(gradient, torch.full_like(gradient, 1 / classes), rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -44,15 +44,6 @@ def test_a_sure_sample_that_was_always_sure_has_a_bounded_reward():
     assert scores.grad.abs().max() < 1e-6
 
 
-def test_a_masked_class_is_absent():
-    scores, target, memory = given()
-    wider = torch.cat([scores, torch.full((6, 2), -torch.inf)], 1)
-    known = torch.cat([memory, torch.zeros(6, 2)], 1)
-    torch.testing.assert_close(
-        functional.early_learning(wider, target, known), functional.early_learning(scores, target, memory)
-    )
-
-
 def test_the_memory_is_the_running_average_of_each_samples_own_predictions():
     loss = EarlyLearning(samples=9, classes=5, strength=0.7, beta=0.6)
     memory = torch.zeros(9, 5, dtype=torch.float64)

@@ -5,13 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_losses import functional
 from topk_losses.functional import topk_entropy
-
-
-@pytest.mark.parametrize("k", range(1, 8))
-def test_loss_and_gradient_are_those_of_the_definition(k, assert_matches_oracle):
-    assert_matches_oracle("topk_entropy", classes=8, parameters={"k": k}, rows=16)
 
 
 def bisect(f, low, high):
@@ -76,14 +70,6 @@ def test_no_point_of_the_topk_simplex_has_a_greater_value(data, classes):
     x = (u * z / z.sum()).clamp(min=1e-300)
     loss = topk_entropy(torch.tensor([[0.0, *a]], dtype=torch.float64), torch.tensor([0]), k)
     assert loss.item() >= value_of(x.tolist(), a) - 1e-9
-
-
-def test_at_1_it_is_cross_entropy(sample):
-    scores, target = sample(30, 9, 4.0)
-    torch.testing.assert_close(
-        topk_entropy(scores, target, 1, reduction="none"),
-        functional.cross_entropy(scores, target, reduction="none"),
-    )
 
 
 def test_at_the_largest_k_the_others_enter_by_their_mean(sample):

@@ -1,8 +1,5 @@
 """The noised operator and hinge as Numba compiles them; ``test_draws.py`` has their distribution."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from hypothesis import given
@@ -146,21 +143,6 @@ def test_with_next_to_no_noise_it_is_the_kth_largest(classes, data, rows, spread
     assert draws.noise.abs().max() < 1e-7
 
 
-def test_rows_and_their_number_of_threads_do_not_change_the_draws():
-    scores = torch.randn(600, 50, generator=generator())
-    before = torch.get_num_threads()
-    try:
-        result = []
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            result.append(noised_draws(scores, 3, 0.5, 20, generator=generator(1)))
-    finally:
-        torch.set_num_threads(before)
-    for other in result[1:]:
-        assert torch.equal(result[0].classes, other.classes)
-        assert torch.equal(result[0].noise, other.noise)
-
-
 def test_what_the_kernel_takes(monkeypatch):
     """Who draws: rows on the CPU in eager mode, in any precision, for ranks that are not too high."""
     calls = []
@@ -192,32 +174,3 @@ def test_without_numba_torch_draws(plain_torch, monkeypatch):
     scores, target = batch()
     assert noised_topk_hinge(scores, target, 3).isfinite()
     assert functional.noised_topk(scores, 3, 0.2, 5).isfinite().all()
-
-
-INTERPRETED = """
-import torch
-from topk_losses._noised import cpu_kernels
-from topk_losses._noised.draws import noised_draws
-scores = torch.load({path!r}, weights_only=True)
-assert ("Dispatcher" in type(cpu_kernels.draw_rows).__name__) is not {interpreted}
-draws = [noised_draws(scores, k, 0.2, 7, generator=torch.Generator().manual_seed(0)) for k in (1, 5)]
-torch.save([tuple(one) for one in draws], {path!r})
-"""
-
-
-@pytest.mark.slow
-def test_machine_code_does_what_python_does(tmp_path, monkeypatch):
-    """The same classes for the same seed, and noise up to rounding, with completions among the draws."""
-    spread = torch.tensor([0.05, 0.3, 3.0, 30.0]).repeat(3)
-    scores = torch.randn(12, 70, generator=generator()) * spread.unsqueeze(1)
-    result = []
-    for interpreted in (False, True):
-        path = str(tmp_path / f"{interpreted}.pt")
-        torch.save(scores, path)
-        monkeypatch.setenv("NUMBA_DISABLE_JIT", str(int(interpreted)))
-        script = INTERPRETED.format(path=path, interpreted=interpreted)
-        subprocess.run([sys.executable, "-c", script], check=True)
-        result.append(torch.load(path, weights_only=True))
-    for one, other in zip(*result, strict=True):
-        assert torch.equal(one[0], other[0])
-        torch.testing.assert_close(one[1], other[1], rtol=1e-5, atol=1e-6)

@@ -1,8 +1,6 @@
 """Compiled loops for the largest scores and for exponentials, and the losses that are made of them."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 pytest.importorskip("numba")
 
 from topk_losses import functional, use_backend
-from topk_losses._core import numba
 from topk_losses._rows import exponentials, selection
 from topk_losses._rows.exponentials import kept_and_sum, multiples
 from topk_losses._rows.selection import MOST, largest
@@ -122,53 +119,6 @@ def test_exponentials_and_their_sum():
     assert kept_and_sum(scores, reference, top.indices)[1].isnan().flatten().tolist() == [False] * 5 + [True]
 
 
-def results(loss, scores, target, *args, **options):
-    leaf = scores.clone().requires_grad_()
-    losses = loss(leaf, target, *args, **options, reduction="none")
-    (slope,) = torch.autograd.grad(losses.masked_fill(losses == torch.inf, 0).sum(), leaf)
-    return losses.detach().double(), slope.double()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("k", [1, 2, 5, 20])
-def test_losses_as_in_float64(name, k):
-    """float64 goes the way of plain torch."""
-    for spread, offset in ((0.1, 0.0), (3.0, 0.0), (3.0, 1000.0), (30.0, -100.0)):
-        scores, target = normal(12, 100, spread)
-        best = scores.topk(k + 2, dim=1)
-        target[: k + 2] = best.indices[range(k + 2), range(k + 2)] if k < 10 else best.indices[0, 0]
-        scores = scores + offset
-        assert selection.refusal(scores, k, asked=True) is None
-        losses, slope = results(LOSSES[name], scores, target, k)
-        expected, exact = results(LOSSES[name], scores.double(), target, k)
-        torch.testing.assert_close(losses, expected, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(slope, exact, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("k", [1, 3])
-def test_losses_with_and_without_compiled_loops(name, k, rounding):
-    """Masked classes (of which one row has few others), a masked target, NaN and infinity."""
-    scores, target = normal(8, 60)
-    scores[0, 10:] = scores[1, 2:] = -torch.inf
-    target[:2] = torch.tensor([3, 0])
-    scores[2, target[2]] = -torch.inf
-    scores[3, 7], scores[4, 7] = torch.nan, torch.inf
-    target[3:5] = 1
-    result = []
-    assert selection.refusal(scores, k, asked=True) is exponentials.refusal(scores, asked=True) is None
-    for backend in ("numba", "torch"):
-        with use_backend(backend):
-            losses, slope = results(LOSSES[name], scores, target, k)
-        result.append((losses, slope[[0, 1, 5, 6, 7]]))
-    # Either way the differences of two scores are rounded first.
-    scores = scores[scores.isfinite()]
-    rounded = 2 * rounding(scores.max() - scores.min()).item()
-    for ours, expected in zip(*result, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6 + rounded, equal_nan=True)
-
-
 @pytest.mark.parametrize("name", LOSSES)
 def test_further_derivatives(name):
     """Second ones, batches of gradients, and what torch.func makes of them."""
@@ -189,21 +139,6 @@ def test_further_derivatives(name):
         result.append([x.detach().double() for x in (slope, second, batch)])
     for ours, expected in zip(*result, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_several_threads_give_the_same_numbers(name, monkeypatch):
-    scores, target = normal(20, 200)
-    expected = results(LOSSES[name], scores, target, 5)
-    monkeypatch.setattr(numba, "SCORES_PER_THREAD", 200)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        result = results(LOSSES[name], scores, target, 5)
-    finally:
-        torch.set_num_threads(threads)
-    for ours, theirs in zip(result, expected, strict=True):
-        assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("gamma", [0.01, 1.0, 20.0])
@@ -251,41 +186,3 @@ def test_what_is_left_to_torch():
 
     torch.testing.assert_close(torch.func.vmap(value)(rows), rows.topk(3, dim=1).values.sum(1))
     assert seen == ["the call is inside torch.compile or torch.func"]
-
-
-@pytest.mark.parametrize("name", ["topk_hinge", "topk_transition", "truncated_topk_entropy"])
-def test_torch_compile_sees_plain_operations(name):
-    scores, target = normal(4, 60)
-    whole = torch.compile(LOSSES[name], backend="eager", fullgraph=True)
-    torch.testing.assert_close(whole(scores, target, 3), LOSSES[name](scores, target, 3))
-
-
-INTERPRETED = """
-import sys
-import torch
-from topk_losses import functional
-from topk_losses._rows import selection_kernels
-assert not hasattr(selection_kernels.largest, "py_func")
-scores, target = torch.load(sys.argv[1])
-torch.save(
-    [f(scores, target, 4, reduction="none")
-     for f in (functional.topk_hinge, functional.topk_transition, functional.truncated_topk_entropy)],
-    sys.argv[1],
-)
-"""
-
-
-@pytest.mark.slow
-def test_kernels_interpreted(tmp_path):
-    """What the compiler makes of them is what they say; a row of equal scores takes the other way."""
-    scores, target = normal(4, 150)
-    scores[3] = 1
-    torch.save((scores, target), tmp_path / "rows.pt")
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    command = [sys.executable, "-W", "ignore", "-c", INTERPRETED, str(tmp_path / "rows.pt")]
-    run = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert run.returncode == 0, run.stderr
-    names = ("topk_hinge", "topk_transition", "truncated_topk_entropy")
-    for name, result in zip(names, torch.load(tmp_path / "rows.pt"), strict=True):
-        expected = LOSSES[name](scores, target, 4, reduction="none")
-        torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-6)

@@ -88,15 +88,6 @@ def test_ten_thousand_classes():
         torch.testing.assert_close(gradient, slope, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 6, 10])
-@pytest.mark.parametrize("tau", [1.0, 0.05])
-def test_every_k_is_the_sum_over_all_subsets(classes, tau, assert_matches_oracle):
-    for k in range(1, classes):
-        assert_matches_oracle(
-            "smooth_topk_svm", classes, {"k": k, "tau": tau, "margin": 0.7}, soft=False, rows=6
-        )
-
-
 @pytest.mark.parametrize(
     ("classes", "k", "spread", "tau"),
     [(8, 1, 1.0, 1.0), (7, 3, 2.0, 0.3), (40, 3, 0.3, 1.0), (40, 3, 3.0, 0.1)],
@@ -155,19 +146,6 @@ def test_rows_of_every_kind_in_one_batch(sample):
     assert (gradient[3] == 0).all()
 
 
-@pytest.mark.parametrize("tau", [1.0, 1e-3])
-@pytest.mark.parametrize("k", [1, 2, 4])
-def test_masked_classes_are_absent(k, tau, sample):
-    scores, _ = sample(3, 40)
-    target = torch.tensor([0, 3, 7])
-    masked = torch.cat([scores, torch.full((3, 30), -torch.inf, dtype=torch.float64)], 1)
-    losses, gradient = losses_and_gradient(masked, target, k, tau)
-    expected, slope = losses_and_gradient(scores, target, k, tau)
-    torch.testing.assert_close(losses, expected, rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(gradient[:, :40], slope, rtol=0, atol=1e-14)
-    assert (gradient[:, 40:] == 0).all()
-
-
 @pytest.mark.parametrize("tau", [1.0, 0.3, 0.01])
 @pytest.mark.parametrize("k", [1, 2])
 def test_masked_float64_classes_beside_nan(k, tau):
@@ -178,29 +156,6 @@ def test_masked_float64_classes_beside_nan(k, tau):
     assert losses[1].isnan()
     alone = [smooth_topk_svm(row[None], torch.tensor([0]), k, tau) for row in (scores[0], scores[2, :3])]
     torch.testing.assert_close(losses[::2], torch.stack(alone))
-
-
-@given(
-    classes=st.integers(2, 40),
-    share=st.floats(0, 1),
-    tau=st.sampled_from([1e-3, 0.1, 1.0, 30.0]),
-    shift=st.floats(-1000, 1000),
-    seed=st.integers(0, 10_000),
-)
-def test_shifts_and_permutations_change_nothing(classes, share, tau, shift, seed):
-    generator = torch.Generator().manual_seed(seed)
-    k = 1 + int(share * (classes - 2))
-    scores = 3 * torch.randn(3, classes, generator=generator, dtype=torch.float64)
-    target = torch.randint(classes, (3,), generator=generator)
-    order = torch.randperm(classes, generator=generator)
-    losses, gradient = losses_and_gradient(scores, target, k, tau)
-    shifted, shifted_gradient = losses_and_gradient(scores + shift, target, k, tau)
-    # Adding the shift rounds each score by up to 1.2e-13, which is divided by K τ in the exponents.
-    torch.testing.assert_close(shifted, losses, rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(shifted_gradient, gradient, rtol=0, atol=1e-12 / tau + 1e-12)
-    permuted, permuted_gradient = losses_and_gradient(scores[:, order], order.argsort()[target], k, tau)
-    torch.testing.assert_close(permuted, losses, rtol=1e-11, atol=1e-13)
-    torch.testing.assert_close(permuted_gradient, gradient[:, order], rtol=0, atol=1e-11)
 
 
 def test_equal_scores(sample):

@@ -60,23 +60,6 @@ def test_fewer_classes_than_wires(classes):
     torch.testing.assert_close(result, results("torch", scores, labels, network), equal_nan=True)
 
 
-def test_several_threads_and_no_gradient():
-    scores, labels = special(20, 3.0, rows=3000)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        both = results("numba", scores, labels, {"k": 5})
-        torch.set_num_threads(1)
-        torch.testing.assert_close(
-            both, results("numba", scores, labels, {"k": 5}), rtol=0, atol=0, equal_nan=True
-        )
-    finally:
-        torch.set_num_threads(threads)
-    with torch.no_grad(), use_backend("numba"):
-        losses = sorting_topk_cross_entropy(scores, labels, 5, reduction="none")
-    torch.testing.assert_close(losses, both[0], rtol=0, atol=0, equal_nan=True)
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
