@@ -163,3 +163,21 @@ def test_a_loss_at_some_parameters_is_another(case, sample):
     scores, target = sample(20, 8)
     ours, theirs = (loss(scores, target) for loss in EQUAL[case])
     torch.testing.assert_close(ours, theirs, rtol=1e-6 if case == "generalized at 0" else 1e-7, atol=1e-7)
+
+
+OFFSET = {
+    "cross_entropy": {},
+    "ldam": {"margins": MARGINS},
+    "balanced_softmax": {"class_counts": COUNTS},
+    "logit_adjusted": {"class_counts": COUNTS, "tau": 0.5},
+    "vector_scaling": {"class_counts": COUNTS, "gamma": 0.0},
+}
+
+
+@pytest.mark.parametrize("name", OFFSET)
+def test_a_common_offset_costs_no_digits(name, sample):
+    """With exact differences of float64 scores."""
+    scores, target = sample(24, 8)
+    scores = (scores * 2**10).round() / 2**10
+    moved, losses = (getattr(tf, name)(s, target, **OFFSET[name]) for s in (scores + 2.0**40, scores))
+    torch.testing.assert_close(moved, losses, rtol=1e-13, atol=1e-13)

@@ -281,11 +281,11 @@ def _joined(
 
 def _merged(models: int, dims: Sequence[int | None], values: Sequence[Any]) -> list[Any]:
     """Tensors with the rows of all models merged into one dimension; numbers unchanged."""
-    return [_merge(value, dim, models) for value, dim in zip(values, dims, strict=True)]
-
-
-def _merge(value: Any, dim: int | None, models: int) -> Any:
-    if not isinstance(value, Tensor):
-        return value
-    moved = value.expand(models, *value.shape) if dim is None else value.movedim(dim, 0)
-    return moved.flatten(0, 1)
+    merged = []
+    for value, dim in zip(values, dims, strict=True):
+        if isinstance(value, Tensor):
+            moved = value.expand(models, *value.shape) if dim is None else value.movedim(dim, 0)
+            merged.append(moved.flatten(0, 1))
+        else:
+            merged.append(value)
+    return merged

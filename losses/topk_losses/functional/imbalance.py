@@ -153,6 +153,8 @@ def _adjusted(rows: Tensor, class_counts: Tensor, tau: float, gamma: float = 0.0
     logs = class_counts.to(rows.dtype).log()
     if gamma:
         rows = rows * torch.exp(gamma * (logs - logs.amax()))
+    elif rows.dtype == torch.float64:  # an offset would cost digits; in float32 a further pass costs too much
+        rows = rows - rows.detach().amax(1, keepdim=True)
     return rows + (logs if tau == 1 else tau * logs)
 
 

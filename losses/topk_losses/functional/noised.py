@@ -24,7 +24,7 @@ from topk_losses._core.shapes import per_label, with_nan_where_invalid
 from topk_losses._expected.rule import expected_above
 from topk_losses._noised import cpu, cuda
 from topk_losses._noised.draws import Generators, check_generators, seeds_of
-from topk_losses._noised.plain import DrawnHinge, noised_losses
+from topk_losses._noised.plain import noised_losses
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
 
@@ -163,19 +163,28 @@ def _noised_hinge(
     how: Reduction,
 ) -> Tensor:
     """:func:`~topk_losses.functional.noised_topk_hinge` by draws, for arguments that have been checked."""
-    rule = None
-    if noise is None:
-        rule = _rule(scores, target, k, epsilon, samples, margin, how.ignore_index)
-    if rule is None:
+
+    def by_numba(_: bool) -> str | None:
+        if target.is_floating_point() or target.device != scores.device:
+            return "the targets are soft, or on another device"
+        return cpu.refusal(scores, k + 1, epsilon)
+
+    def by_triton(asked: bool) -> str | None:
+        return cuda.refusal(scores, target, k, samples, margin, asked)
+
+    given = noise is not None
+    backend = "torch" if given else choose("noised_topk_hinge", triton=by_triton, numba=by_numba)
+    if backend == "torch":  # which draws its own noise
         plain = noised_losses(k, epsilon, samples, margin, noise, generator)
         return reduce_loss(plain, scores, target, how)
+    rules = {"triton": cuda.TritonNoisedHinge, "numba": cpu.NumbaNoisedHinge}
+    rule = rules[backend](k, epsilon, samples, how.ignore_index)
     check_generators(generator, target.numel())
     seeds = seeds_of(generator, scores.device)
-    drawn = rule
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         margins = per_label(margin, labels.squeeze(1), rows)
-        return losses_by(drawn, rows, labels, margins, seeds).unsqueeze(1)
+        return losses_by(rule, rows, labels, margins, seeds).unsqueeze(1)
 
     return reduce_loss(losses, scores, target, how, complete=True)
 
@@ -190,29 +199,3 @@ def _exact_hinge(
         return with_nan_where_invalid(above, rows.detach().amax(1, keepdim=True)).relu()
 
     return reduce_loss(losses, scores, target, how)
-
-
-def _rule(
-    scores: Tensor,
-    target: Tensor,
-    k: int,
-    epsilon: float,
-    samples: int,
-    margin: float | Tensor,
-    ignore_index: int,
-) -> DrawnHinge | None:
-    """The rule with kernels for this call, or None if torch computes it, which draws its own noise."""
-
-    def by_numba(_: bool) -> str | None:
-        if target.is_floating_point() or target.device != scores.device:
-            return "the targets are soft, or on another device"
-        return cpu.refusal(scores, k + 1, epsilon)
-
-    backend = choose(
-        "noised_topk_hinge",
-        triton=lambda asked: cuda.refusal(scores, target, k, samples, margin, asked),
-        numba=by_numba,
-    )
-    if backend == "triton":
-        return cuda.TritonNoisedHinge(k, epsilon, samples, ignore_index)
-    return cpu.NumbaNoisedHinge(k, epsilon, samples, ignore_index) if backend == "numba" else None
