@@ -152,7 +152,7 @@ def notes(table: Table) -> list[str]:
         *_lost_searches(table),
         *_untuned(table),
         range_edges_line(table.edges, report),
-        machine_kinds_line(table.unlike, table.study.baseline),
+        machine_kinds_line(table.unlike),
         *_sources(table),
     ]
     if table.outdated:
@@ -244,29 +244,16 @@ def range_edges_line(chosen: Sequence[tuple[str, Edge]], lists: str = "") -> str
     )
 
 
-def machine_kinds_line(result: Mapping[tuple[str, str], Unlike], baseline: str | None) -> str:
+def machine_kinds_line(result: Mapping[tuple[str, str], Unlike]) -> str:
     """Return the line about differences between runs on different kinds of machine; empty if there are none.
 
     Args:
         result: The pairs of runs on different kinds of machine, by row and column.
-        baseline: The label of the baseline.
     """
-    if not result:
-        return ""
-    arms = [f"{row}, {column}: {_kinds(pairs, baseline or '')}" for (row, column), pairs in result.items()]
-    more = f"; and {len(arms) - _SHOWN} more arms" if len(arms) > _SHOWN else ""
-    return (
-        f"Different kinds of machine within {plural(sum(map(len, result.values())), 'pair')} of compared runs, which "
-        f"is part of the difference: {'; '.join(arms[:_SHOWN])}{more}."
-    )
-
-
-def _kinds(pairs: Unlike, baseline: str) -> str:
-    by_kinds: dict[tuple[str, str], list[str]] = {}
-    for seed, kinds in pairs.items():
-        by_kinds.setdefault(kinds, []).append(str(seed))
-    return ", ".join(
-        f"seed{'s' if len(seeds) > 1 else ''} {' and '.join(seeds)} on {ours or 'unknown'}, {baseline} on "
-        f"{theirs or 'unknown'}"
-        for (ours, theirs), seeds in by_kinds.items()
-    )
+    arms = [
+        f"{row}, {column}: {' and '.join(sorted({kind or 'unknown' for kinds in pairs.values() for kind in kinds}))}"
+        for (row, column), pairs in result.items()
+    ]
+    count = plural(sum(map(len, result.values())), "pair")
+    text = f"Different kinds of machine within {count} of compared runs, which is part of the difference"
+    return f"{text}: {first_few(arms, _SHOWN)}." if arms else ""

@@ -76,7 +76,7 @@ def check_options(kind: str, **options: object) -> None:
         raise unknown_name("kind of plot", kind, PLOTS)
     for option, value in options.items():
         if value and option not in PLOTS[kind].options:
-            taking = or_of(name for name, one in PLOTS.items() if option in one.options)
+            taking = or_of(name for name, known in PLOTS.items() if option in known.options)
             raise UserError(f"--{option} is for the plot {taking}, got {str(value)!r} for the plot {kind!r}")
 
 

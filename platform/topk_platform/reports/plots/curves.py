@@ -42,8 +42,8 @@ def topk_curve(ranks: Ranks, most: int) -> npt.NDArray[np.float64]:
     """Return a run's top-k accuracies for k from 1 to ``most``, as fractions of 1.
 
     Example:
-        >>> one = np.array([0, 2])
-        >>> topk_curve(Ranks(one, one * 0, one, one, "images"), 3)
+        >>> greater = np.array([0, 2])
+        >>> topk_curve(Ranks(greater, greater * 0, greater, greater, "images"), 3)
         array([0.5, 0.5, 1. ])
     """
     return np.array([credit(ranks, k).mean() for k in range(1, most + 1)])

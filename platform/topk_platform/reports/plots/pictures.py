@@ -185,9 +185,7 @@ def draw_pairs(shares: sparse.csr_array, names: Sequence[str], tested: RunGuesse
     pairs = worst_pairs(shares)
     if not pairs:
         raise NothingToPlotError("no class is among the guesses for another")
-    chosen = [
-        (_confused_image(tested, one, other), _confused_image(tested, other, one)) for one, other in pairs
-    ]
+    chosen = [(_confused_image(tested, a, b), _confused_image(tested, b, a)) for a, b in pairs]
     pixels: dict[int, _Pixels] = {}
     with suppress(NothingToPlotError):
         data = _dataset_of_images(tested.arm.regime, tested.images)

@@ -161,7 +161,7 @@ def without_networks(store: Path) -> None:
 
 def class_axes(store: Path) -> list[list[str]]:
     made = plot(a_study(), "confusion", store=store)
-    return [[one.get_text() for one in ax.get_yticklabels()] for ax in made.axes if ax.images]
+    return [[name.get_text() for name in ax.get_yticklabels()] for ax in made.axes if ax.images]
 
 
 def test_arms_that_guessed_different_classes_are_drawn_side_by_side(tmp_path: Path) -> None:
@@ -200,4 +200,4 @@ def test_rows_sum_to_k_and_the_diagonal_is_the_accuracy(classes: int, images: in
         if own.any():
             assert result[label, label] == pytest.approx((guesses[own] == label).any(1).mean())
     groups = groups_of(result)
-    assert sorted(one for group in groups for one in group) == list(range(classes))
+    assert sorted(label for group in groups for label in group) == list(range(classes))

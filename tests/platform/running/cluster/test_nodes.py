@@ -127,7 +127,7 @@ def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store
     run(a_study(), store=store, mixed=True, mlflow="none")
     result = table(a_study(), store=store)
     assert result.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
-    assert "smooth_topk_svm, r: seed 1 on a mainframe, cross_entropy on " in to_markdown(result)
+    assert re.search("smooth_topk_svm, r: .*a mainframe", to_markdown(result))
 
 
 def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
