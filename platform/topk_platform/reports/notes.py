@@ -162,9 +162,13 @@ def notes(table: Table) -> list[str]:
         counts = counts_in_words(table.environments)
         lines.append(f"Machines or versions differ, and with them the last bits of results: {counts}.")
     if table.choosers:
-        arms = first_few([f"{row}, {column}" for row, column in table.choosers], _SHOWN)
+        arms = [
+            f"{row}, {column}: {', '.join(f'from trial {first} on {version}' for first, version in versions.items())}"
+            for (row, column), versions in table.choosers.items()
+        ]
+        searches = first_few(arms, _SHOWN)
         lines.append(
-            f"Several versions chose the trials of {arms}, so no single version would repeat these searches."
+            f"Several versions chose the trials, so no single one would repeat these searches: {searches}."
         )
     return list(filter(None, lines))
 

@@ -19,11 +19,12 @@ from topk_platform.reports.text_tables import (
     latex_table,
     markdown_parts,
 )
-from topk_platform.reports.words import command, metric_title, number, rounded, ui_command
+from topk_platform.reports.words import command, metric_title, number, ui_command
 from topk_platform.results.cells import Cell
 from topk_platform.results.intervals import ONE_SEARCH
 from topk_platform.results.table import Table, main_metric, row_and_column
 from topk_platform.specs import Published, unit_of
+from topk_platform.specs.checks import rounded
 
 __all__ = [
     "chosen_metrics",

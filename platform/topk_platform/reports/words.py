@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import textwrap
 from collections.abc import Mapping, Sequence
 
 from topk_platform.errors import masked
 from topk_platform.results.intervals import Estimate
-from topk_platform.specs import Scalar, Study
+from topk_platform.specs import Study
 from topk_platform.specs.checks import rounded
 from topk_platform.specs.metric_names import GROUPS, digits_of, measure_of, scale_of, unit_of
 from topk_platform.specs.smoke import SMOKE
@@ -24,13 +23,9 @@ __all__ = [
     "number",
     "only_words",
     "points",
-    "rounded",
     "rounded_in",
-    "settings",
-    "shortened",
     "title_of",
     "ui_command",
-    "wrapped",
 ]
 
 _STORE = "runs"  # the default of --store
@@ -168,11 +163,6 @@ def more_searches(study: Study, *, given: Mapping[str, str]) -> str:
     return command("run", study.with_budget(searches=max(_ENOUGH, study.searches)), given=given)
 
 
-def settings(values: Mapping[str, Scalar]) -> str:
-    """Return a configuration in one line."""
-    return ", ".join(f"{name} {rounded(value)}" for name, value in values.items())
-
-
 def rounded_in(text: str) -> str:
     """Return a text, such as the ``repr`` of a spec, with its long numbers rounded to three digits.
 
@@ -181,40 +171,3 @@ def rounded_in(text: str) -> str:
         'Recipe(epochs=30, learning_rate=0.0452, eps=1e-08)'
     """
     return _LONG.sub(lambda number: rounded(float(number[0])), text)
-
-
-def shortened(name: str, most: int) -> str:
-    """Return a name without its middle if it has more than ``most`` letters, with a sign for what is left out.
-
-    Long names of classes often begin with a number or a family, and end with what tells them apart.
-
-    Example:
-        >>> shortened("02912_Animalia_Chordata_Aves_Corvus_corax", 20)
-        '02912_Anim…vus_corax'
-    """
-    if len(name) <= most:
-        return name
-    end = (most - 1) // 2
-    return f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
-
-
-def wrapped(name: str, width: int = 18) -> str:
-    """Return a name broken into lines between its words.
-
-    Args:
-        name: The name, with ``_`` or ``/`` between its words.
-        width: The most letters in a line. A longer word is broken too, after a hyphen if it has one.
-
-    Example:
-        >>> wrapped("noised_imbalanced_topk_hinge").splitlines()
-        ['noised imbalanced', 'topk hinge']
-    """
-    lines = [""]
-    words = name.replace("/", "/ ").replace("_", " ").split()
-    for word in (part for whole in words for part in textwrap.wrap(whole, width)):
-        joined = f"{lines[-1]} {word}".strip()
-        if len(joined) > width and lines[-1]:
-            lines.append(word)
-        else:
-            lines[-1] = joined
-    return "\n".join(lines).replace("/ ", "/")

@@ -10,10 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from topk_platform.reports.plots.axis import Axis, axis_of
-from topk_platform.reports.plots.drawing import figure, frame, legend, name_vertical, panels, turn_names
+from topk_platform.reports.plots.drawing import (
+    figure,
+    frame,
+    legend,
+    name_vertical,
+    panels,
+    turn_names,
+    wrapped,
+)
 from topk_platform.reports.plots.plot_data import COLUMN, INK, OTHERS, PAGE, NothingToPlotError, Plotted
 from topk_platform.reports.result_tables import mark
-from topk_platform.reports.words import metric_title, title_of, wrapped
+from topk_platform.reports.words import metric_title, title_of
 from topk_platform.results.cells import Cell
 from topk_platform.results.intervals import Estimate
 from topk_platform.specs import digits_of, less_is_better, scale_of, unit_of

@@ -14,9 +14,8 @@ from scipy import sparse
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
-from topk_platform.reports.plots.drawing import as_they_are, figure, frame
+from topk_platform.reports.plots.drawing import as_they_are, figure, frame, shortened, wrapped
 from topk_platform.reports.plots.plot_data import INK, PAGE, NothingToPlotError, Plotted, RunGuesses
-from topk_platform.reports.words import shortened, wrapped
 
 __all__ = ["confusion", "groups_of", "sharing"]
 

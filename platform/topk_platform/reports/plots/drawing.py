@@ -13,9 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from topk_platform.reports.plots.plot_data import COLUMN, OTHERS, PAGE, styled
-from topk_platform.reports.words import wrapped
 
-__all__ = ["as_they_are", "figure", "frame", "legend", "legend_of", "name_vertical", "panels", "turn_names"]
+__all__ = [
+    "as_they_are",
+    "figure",
+    "frame",
+    "legend",
+    "legend_of",
+    "name_vertical",
+    "panels",
+    "shortened",
+    "turn_names",
+    "wrapped",
+]
 
 _ACROSS = 3
 _DPI = 160
@@ -153,3 +163,40 @@ def turn_names(ax: Axes, names: Sequence[str]) -> None:
 
 
 _LEVEL = 4  # up to so many names fit side by side
+
+
+def shortened(name: str, most: int) -> str:
+    """Return a name without its middle if it has more than ``most`` letters, with a sign for what is left out.
+
+    Long names of classes often begin with a number or a family, and end with what tells them apart.
+
+    Example:
+        >>> shortened("02912_Animalia_Chordata_Aves_Corvus_corax", 20)
+        '02912_Anim…vus_corax'
+    """
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[len(name) - end :]}"
+
+
+def wrapped(name: str, width: int = 18) -> str:
+    """Return a name broken into lines between its words.
+
+    Args:
+        name: The name, with ``_`` or ``/`` between its words.
+        width: The most letters in a line. A longer word is broken too, after a hyphen if it has one.
+
+    Example:
+        >>> wrapped("noised_imbalanced_topk_hinge").splitlines()
+        ['noised imbalanced', 'topk hinge']
+    """
+    lines = [""]
+    words = name.replace("/", "/ ").replace("_", " ").split()
+    for word in (part for whole in words for part in textwrap.wrap(whole, width)):
+        joined = f"{lines[-1]} {word}".strip()
+        if len(joined) > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = joined
+    return "\n".join(lines).replace("/ ", "/")

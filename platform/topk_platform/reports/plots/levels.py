@@ -16,10 +16,10 @@ from matplotlib.tri import TriContourSet
 from topk_losses import use_backend
 from topk_platform.errors import UserError, reason
 from topk_platform.metrics import topk_credit
-from topk_platform.reports.plots.drawing import panels
+from topk_platform.reports.plots.drawing import panels, wrapped
 from topk_platform.reports.plots.plot_data import INK, NothingToPlotError, Plotted, styled
-from topk_platform.reports.words import settings, wrapped
 from topk_platform.specs import Loss, Recipe, Scalar, numbers
+from topk_platform.specs.checks import rounded
 from topk_platform.specs.loss import Setting
 from topk_platform.training.losses import build_loss
 
@@ -51,8 +51,9 @@ class _Panel(NamedTuple):
     def title(self) -> str:
         """The name of the loss and its parameters, independent of its label in a study."""
         name = wrapped(self.loss.name.rpartition(":")[2], 22)
-        parts = {n: v for n, v in self.own.items() if n != "samples" or self.loss.name not in _DRAWING}
-        return f"{name}\n{wrapped(settings(parts), 24)}" if parts else name
+        drawn = {n: v for n, v in self.own.items() if n != "samples" or self.loss.name not in _DRAWING}
+        values = ", ".join(f"{parameter} {rounded(value)}" for parameter, value in drawn.items())
+        return f"{name}\n{wrapped(values, 24)}" if drawn else name
 
 
 def simplex(side: int = _SIDE) -> _Array:

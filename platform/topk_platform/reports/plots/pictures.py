@@ -18,7 +18,7 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate
 from topk_platform.data import Dataset, load
 from topk_platform.data.loading import feature_arguments
 from topk_platform.errors import UserError
-from topk_platform.reports.plots.drawing import as_they_are, figure, frame, panels
+from topk_platform.reports.plots.drawing import as_they_are, figure, frame, panels, shortened, wrapped
 from topk_platform.reports.plots.plot_data import (
     PAGE,
     NothingToPlotError,
@@ -26,7 +26,6 @@ from topk_platform.reports.plots.plot_data import (
     RunGuesses,
     UnsuitedStudyError,
 )
-from topk_platform.reports.words import shortened, wrapped
 from topk_platform.specs import FEATURES, Regime
 
 __all__ = ["draw_pairs", "guesses", "pixels_of", "tile", "worst_pairs"]

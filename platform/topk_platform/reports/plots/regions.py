@@ -19,9 +19,8 @@ from torch import nn
 from topk_platform.metrics import topk_credit
 from topk_platform.models import architecture_of, build_model
 from topk_platform.records import Row, Store, read_model
-from topk_platform.reports.plots.drawing import legend_of, panels
+from topk_platform.reports.plots.drawing import legend_of, panels, wrapped
 from topk_platform.reports.plots.plot_data import INK, NothingToPlotError, Plotted, UnsuitedStudyError
-from topk_platform.reports.words import wrapped
 from topk_platform.specs import Arm, Regime, Scalar
 
 __all__ = ["densities", "regions"]
