@@ -26,11 +26,6 @@ def stopping_values(
     ``startup`` trials reached stops nothing. A trial that completed before a rung (``Recipe.patience``) counts there
     with its last value, because its result is compared with the results of trials that go on.
 
-    Args:
-        pruner: The rule.
-        recipe: The recipe, which gives the number of epochs.
-        history: The arm's ended trials that the new trial may use.
-
     Example:
         >>> past = [Ended(n, {}, "completed", {1: 0.1 * n, 2: 0.9}) for n in range(4)]
         >>> stopping_values(Quantile(rungs=(0.5,), startup=4), Recipe(epochs=2), past)
@@ -96,10 +91,6 @@ def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int,
     values of stopped trials are unknown, so the correlation says less if more trials were stopped. An arm without
     pruning gets the rungs of the default pruner.
 
-    Args:
-        arm: The arm.
-        ended: Its ended search trials.
-
     Example:
         >>> from topk_platform.specs import Loss, Model, Recipe, Regime
         >>> arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 1, Recipe(epochs=4))
@@ -118,9 +109,6 @@ def early_correlations(arm: Arm, ended: Sequence[Ended]) -> dict[int, tuple[int,
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Return Spearman's rank correlation; None for fewer than three pairs, or if all values on one side are equal.
-
-    Args:
-        pairs: The pairs of values.
 
     Example:
         >>> _spearman([(1, 0.1), (2, 0.4), (3, 0.9)])

@@ -43,15 +43,7 @@ def suggest(
     number: int,
     history: Sequence[Ended],
 ) -> dict[str, Scalar]:
-    """Return the values of the arm's trial ``number``, from a fresh :class:`Searcher`.
-
-    Args:
-        search_id: The text that seeds the sampler.
-        loss: The loss, with the search space and the first values.
-        protocol: The rules of the search, with the sampler.
-        number: The trial's number, from 0.
-        history: The arm's ended trials that this suggestion may use.
-    """
+    """Return the values of the arm's trial ``number``, from a fresh :class:`Searcher`."""
     return Searcher(search_id, loss, protocol.sampler, protocol.known).suggest(number, history)
 
 

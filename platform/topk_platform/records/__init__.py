@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from topk_platform.records.ledger import Ledger, instead_of, is_study, nothing_of
     from topk_platform.records.merging import merge
     from topk_platform.records.networks import SavedModel, StoreKeeper, forget, read_model, save_model
-    from topk_platform.records.notes import DataNote, OpenTrial, Samples, Unfinished, note_data, read_data
     from topk_platform.records.per_image import Guesses, Ranks, read_all_ranks, read_guesses, read_ranks
     from topk_platform.records.recorded import (
         LastRun,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     )
     from topk_platform.records.repairing import Repaired, repair
     from topk_platform.records.rows import Row
+    from topk_platform.records.run_notes import DataNote, OpenTrial, Samples, Unfinished, note_data, read_data
     from topk_platform.records.states import (
         ArmState,
         GpuUse,

@@ -69,11 +69,6 @@ def write_artifact(store: Store, kind: Kind, key: str, content: bytes) -> str:
 def read_artifact(store: Store, kind: Kind, row: Row) -> bytes:
     """Return the bytes of a confirmation's file after comparing them with the recorded SHA-256.
 
-    Args:
-        store: The study's folder.
-        kind: Which file.
-        row: The confirmation's row of the ledger.
-
     Raises:
         FileNotFoundError: if the file does not exist.
         DamagedError: if its bytes are not those that were recorded, or none were.
@@ -200,10 +195,6 @@ def quarantine(store: Store, files: Iterable[Unsound]) -> None:
     """Move damaged files into the folder ``damaged``, so that they count as missing.
 
     This process must hold the study for writing.
-
-    Args:
-        store: The study's folder.
-        files: The damaged files.
 
     Raises:
         StoreError: if the store cannot be written.

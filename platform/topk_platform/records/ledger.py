@@ -218,12 +218,7 @@ class Ledger:
 
 
 def is_study(store: Store, folder: str) -> bool:
-    """Return whether a folder of a store holds a study, sound or damaged.
-
-    Args:
-        store: The store.
-        folder: The folder's name in it.
-    """
+    """Return whether a folder of a store holds a study, sound or damaged."""
     ledger = Ledger(store.at(folder), folder)
     return ledger.exists or ledger.is_unmarked
 

@@ -11,9 +11,9 @@ from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.records.files import KINDS, artifact_name, read_artifact
 from topk_platform.records.ledger import Ledger, is_study
-from topk_platform.records.notes import note_data, read_data
 from topk_platform.records.recorded import LastRun, note_plan, read_plan
 from topk_platform.records.rows import Row
+from topk_platform.records.run_notes import note_data, read_data
 from topk_platform.records.storage.lease import check_undriven
 from topk_platform.records.storage.opened import Opened
 from topk_platform.records.storage.store import Store

@@ -111,10 +111,6 @@ def _ordered(content: bytes) -> bytes:
 def read_model(store: Store, row: Row) -> SavedModel | None:
     """Return a trial's network; None if the store has none.
 
-    Args:
-        store: The study's folder.
-        row: The trial's row of the ledger.
-
     Raises:
         DamagedError: if its bytes are not those that were recorded, or not a trial's network.
         StoreError: if it cannot be read.

@@ -163,10 +163,6 @@ def save_ranks(
 def read_ranks(store: Store, row: Row) -> Ranks | None:
     """Return a trial's ranks; None if the store has none.
 
-    Args:
-        store: The study's folder.
-        row: The trial's row of the ledger.
-
     Raises:
         DamagedError: if their bytes are not those that were recorded, or cannot be parsed.
         StoreError: if they cannot be read.
@@ -226,10 +222,6 @@ def save_guesses(store: Store, trial: Trial, guesses: Tensor, images: str) -> st
 
 def read_guesses(store: Store, row: Row) -> Guesses | None:
     """Return a trial's guesses; None if the store has none.
-
-    Args:
-        store: The study's folder.
-        row: The trial's row of the ledger.
 
     Raises:
         DamagedError: if their bytes are not those that were recorded, or cannot be parsed.

@@ -102,10 +102,6 @@ def as_recorded(study: Study, ledger: Ledger) -> Study:
 
     The K of the metrics is part of an arm's identity, but the ranks of the test images answer every K. So an arm whose
     recorded trials differ in nothing but the K keeps theirs.
-
-    Args:
-        study: The study.
-        ledger: Its ledger.
     """
     counted = ledger.identities()
     new = [arm for arm in study.arms if study.arm_id(arm) not in counted]

@@ -14,8 +14,8 @@ from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records.files import damaged_artifacts
 from topk_platform.records.ledger import IDENTITIES, Ledger, nothing_of
-from topk_platform.records.notes import Unfinished, read_data
 from topk_platform.records.rows import Row, RowViews, ledger_schema
+from topk_platform.records.run_notes import Unfinished, read_data
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mark, read_checked
 from topk_platform.records.storage.checksums import Checksums, newest

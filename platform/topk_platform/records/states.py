@@ -12,8 +12,8 @@ from itertools import accumulate
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts, Tally
-from topk_platform.records.notes import Unfinished
 from topk_platform.records.recorded import Recorded
+from topk_platform.records.run_notes import Unfinished
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.lease import is_driven
 from topk_platform.records.storage.store import Store
@@ -248,9 +248,6 @@ def read_state(recorded: Recorded) -> StudyState:
     """Return a study's progress.
 
     The protocol says what has ended and what is left. If the study runs, its driver's note says the rest.
-
-    Args:
-        recorded: The study's records.
 
     Raises:
         StoreError: if the store cannot be read.

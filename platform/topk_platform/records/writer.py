@@ -240,10 +240,6 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     configuration that is now the best.
 
     If no trial has ended yet, nothing is written.
-
-    Args:
-        ledger: The ledger.
-        counting: The keys of the trials that count.
     """
     trials = ledger.read("trials")
     if not trials.num_columns:

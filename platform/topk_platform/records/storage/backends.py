@@ -254,9 +254,6 @@ def check_path(store: str, path: str) -> None:
 def options_of(uri: str) -> dict[str, str]:
     """Return the options of an object store: those of its URI, and the environment's endpoint if the URI has none.
 
-    Args:
-        uri: The URI.
-
     Raises:
         StoreError: if the URI's scheme or an option is unknown, or it holds credentials or a ``#``.
 

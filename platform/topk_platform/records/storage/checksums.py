@@ -80,14 +80,7 @@ class Checksums:
 
     @classmethod
     def of(cls, store: Store, folder: str, table: DeltaTable, before: Checksums | None) -> Checksums:
-        """Return the checksums of a table. Only files that were written since ``before`` are read.
-
-        Args:
-            store: The study's folder.
-            folder: The table's folder in it.
-            table: The table.
-            before: Its checksums after an earlier commit, if known.
-        """
+        """Return the checksums of a table. Only files that were written since ``before`` are read."""
         files, actions = store.at(folder), _actions(table)
         live = _sizes(actions)
         known, mark = (before.parts if before else {}), Mark.read(store)
@@ -112,10 +105,6 @@ class Checksums:
 
 def newest(store: Store, folder: str) -> Checksums | None:
     """Return the newest checksums of a table; None if there are none, as before a table's first commit.
-
-    Args:
-        store: The study's folder.
-        folder: The table's folder in it.
 
     Raises:
         StoreError: if they are damaged, or cannot be read.
@@ -280,10 +269,6 @@ def follows(content: bytes, version: int) -> bool:
     """Return whether a commit was made after a version.
 
     The answer is False for a foreign file, and for a copy of another commit under this number.
-
-    Args:
-        content: The commit's log file.
-        version: The version.
     """
     infos = [action["commitInfo"] for action in _log_lines(content) if "commitInfo" in action]
     after = infos[0].get(AFTER) if infos and isinstance(infos[0], dict) else None

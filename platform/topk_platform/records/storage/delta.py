@@ -43,11 +43,6 @@ class TakenOverError(StoreError):
 def create(store: Store, folder: str, schema: pa.Schema) -> None:
     """Create an empty table, unless it exists.
 
-    Args:
-        store: The study's folder.
-        folder: The table's folder in it.
-        schema: Its columns.
-
     Raises:
         StoreError: if it cannot be written.
     """

@@ -61,12 +61,7 @@ def exists(store: Store) -> bool:
 
 
 def address(store: Store, folder: str) -> tuple[str, dict[str, str] | None]:
-    """Return the address of a table for Delta Lake, and the object store's options; None for a local folder.
-
-    Args:
-        store: The study's folder.
-        folder: The table's folder in it.
-    """
+    """Return the address of a table for Delta Lake, and the object store's options; None for a local folder."""
     files = store.at(folder)
     if files.local is not None:
         return files.root, None
@@ -138,11 +133,6 @@ class Opened:
     @classmethod
     def checked(cls, store: Store, folder: str, sums: Checksums | None) -> Opened:
         """Return a table whose log agrees with its checksums.
-
-        Args:
-            store: The study's folder.
-            folder: The table's folder in it.
-            sums: The table's newest checksums, read before the table.
 
         Raises:
             StoreError: if they disagree, or the table cannot be read.
@@ -218,10 +208,6 @@ class Opened:
         """Return the result of an SQL query on the table, whose name in SQL is ``ledger``.
 
         Columns with a dot in their names need double quotes.
-
-        Args:
-            sql: The query.
-            kinds: The kinds of rows that it reads.
 
         Raises:
             StoreError: if the table cannot be read; the message is one line that names the file.

@@ -220,10 +220,6 @@ class Store:
     def write(self, name: str, data: bytes | Path) -> None:
         """Write a file atomically, in place of an existing one. On a disk, the written file survives a power cut.
 
-        Args:
-            name: Its path in the store.
-            data: The content, or a local file to be copied.
-
         Raises:
             StoreError: if it cannot be written.
         """

@@ -157,12 +157,7 @@ class DataNote:
 
 
 def note_data(store: Store, notes: Mapping[str, DataNote]) -> None:
-    """Write notes on regimes into a study's folder. They replace earlier notes on the same regimes.
-
-    Args:
-        store: The study's folder.
-        notes: The notes, by the regime's name.
-    """
+    """Write notes on regimes into a study's folder. They replace earlier notes on the same regimes."""
     if not notes:
         return
     content = {name: dataclasses.asdict(note) for name, note in {**read_data(store), **notes}.items()}
@@ -171,9 +166,6 @@ def note_data(store: Store, notes: Mapping[str, DataNote]) -> None:
 
 def read_data(store: Store) -> dict[str, DataNote]:
     """Return the note on each regime of a study, by the regime's name. Regimes that no run has noted are missing.
-
-    Args:
-        store: The study's folder.
 
     Raises:
         DamagedError: if the file is damaged.
