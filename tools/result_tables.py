@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
@@ -131,7 +131,11 @@ def filled(text: str) -> str:
     def table(match: re.Match[str]) -> str:
         if match[2] != "averages" and match[3].split()[0] not in findings_files():
             return match[0]
-        makers = {"cells": _cells, "averages": _averages, "claims": _claims}
+        makers: dict[str, Callable[..., Iterable[str]]] = {
+            "cells": _cells,
+            "averages": _averages,
+            "claims": _claims,
+        }
         lines = "\n".join(makers[match[2]](*match[3].split()))
         return f"{match[1]}\n{lines}\n\n{match[5]}"
 

@@ -132,11 +132,18 @@ class LastRun:
     data: str = ""
 
     def budget_of(self, study: Study) -> Study:
-        """Return a study with the options of the run, except for those that it already has."""
+        """Return a study with the options of the run, except for those that it already has.
+
+        Raises:
+            UserError: if those that it has do not go together with those of the run.
+        """
         numbers = {name: getattr(source, name) for source in (self.study, study) for name in source.changed}
-        with suppress(UserError):  # the definition has other searches now, which these numbers do not fit
+        try:
             return study.with_budget(**numbers)
-        return study
+        except UserError:
+            if study.changed:
+                raise
+            return study  # its definition has other searches now, which the numbers of the run do not fit
 
 
 def note_plan(store: Store, study: Study, data: str | Path | None = None) -> None:

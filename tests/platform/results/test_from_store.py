@@ -8,7 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform import Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid, report, table
+from topk_platform import (
+    Float,
+    LongTail,
+    Loss,
+    Model,
+    Protocol,
+    Recipe,
+    Regime,
+    Study,
+    UserError,
+    grid,
+    report,
+    table,
+)
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, note_plan
 from topk_platform.results.from_store import read
@@ -50,6 +63,12 @@ def test_a_budget_that_no_longer_fits_the_definition_is_left(tmp_path: Path) -> 
     fake_run(a_study().with_budget(trials=1), tmp_path, score)
     thrice = replace(a_study(), arms=tuple(arm.searched(3) for arm in a_study().arms), trials=6, seeds=6)
     assert table(thrice, store=tmp_path).study.trials == 6
+
+
+def test_a_number_that_does_not_go_with_those_of_the_last_run_is_refused(tmp_path: Path) -> None:
+    fake_run(a_study().with_budget(searches=3), tmp_path, score)
+    with pytest.raises(UserError, match="seeds must be a multiple of the 3 searches"):
+        table(a_study().with_budget(seeds=4), store=tmp_path)
 
 
 def test_the_folder_of_datasets_is_that_of_the_last_run(tmp_path: Path) -> None:
