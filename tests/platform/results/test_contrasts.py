@@ -220,3 +220,49 @@ def test_a_table_is_over_typefaces_where_images_have_them() -> None:
         assert result is not None and result.precision is not None and result.covers == "seeds and images"
         assert arm.tested == ((12, "typefaces") if groups else (60, "test images"))
         assert result.precision.groups == pytest.approx(11 if groups else 59)
+
+
+# Over regimes.
+
+
+def of_regime(name: str, images: str, random: int, searches: int = 3) -> Runs:
+    """Six runs of three searches on 400 images, whose accuracy is that of their ranks."""
+    rng, kept = np.random.default_rng(random), {}
+    none, label, ease = np.zeros(400, int), np.arange(400) % 4, rng.choice([0.1, 0.95], 400)
+    for seed in Repeats(searches).seeds(6):
+        kept[seed] = Ranks(np.where(rng.random(400) < ease, 0, 9), none, label, none, images)
+    rows = {
+        seed: {"status": "completed", "key": f"{name}-{seed}", "test.top5": float((r.greater < 5).mean())}
+        for seed, r in kept.items()
+    }
+    return Runs(rows, Tally(), searches, kept)
+
+
+@pytest.mark.parametrize("images", ["test", "others"])
+def test_an_average_over_regimes_has_a_row_for_each_search_and_shared_images_once(images: str) -> None:
+    """Each row by hand; test images that differ are taken as fully correlated: their standard errors add up."""
+    arms = [of_regime("a", "test", 1), of_regime("b", "test", 2)]
+    arms += [of_regime("c", images, 3), of_regime("d", images, 4)]
+    weights = [0.5, -0.5, 0.5, -0.5]
+    result = combined(list(zip(weights, arms, strict=True)), "top5")
+    seeds = Repeats(3).seeds_of
+    rows = [
+        np.mean(
+            [sum(w * a.values("top5")[s] for w, a in zip(weights, arms, strict=True)) for s in seeds(r, 6)]
+        )
+        for r in range(3)
+    ]
+    assert result is not None and result.precision is not None
+    assert (result.mean, result.precision.rows) == (pytest.approx(np.mean(rows)), 3)
+    assert result.precision.by_seeds == pytest.approx(np.var(rows, ddof=1) / 3)
+
+    def part(chosen: range) -> float:
+        ordered = sorted(Repeats(3).seeds(6))
+        rights = sum(weights[i] * np.stack([arms[i].ranks[s].greater < 5 for s in ordered]) for i in chosen)
+        known = image_part(np.asarray(rights), searches=[s // 1_000_000 for s in ordered])
+        return known.variance + known.persistence / known.size**2
+
+    apart = (math.sqrt(part(range(2))) + math.sqrt(part(range(2, 4)))) ** 2
+    expected = part(range(4)) if images == "test" else apart
+    assert result.precision.by_images == pytest.approx(expected, rel=0.05 if images == "others" else 1e-9)
+    assert part(range(4)) < apart
