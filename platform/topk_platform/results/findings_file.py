@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from topk_platform.protocol import Tally
@@ -26,8 +26,9 @@ from topk_platform.results.findings_schema import (
 from topk_platform.results.intervals import Estimate, means_of_searches, of_rows, usual_variance
 from topk_platform.results.significance import Precision
 from topk_platform.results.table import ChosenValues, Table, row_and_column
-from topk_platform.specs import Arm, Study
+from topk_platform.specs import Arm, Claim, Contrast, Published, Study
 from topk_platform.specs.checks import check
+from topk_platform.specs.trial import SPECS
 from topk_platform.trust import parse_study
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def findings_of(
             f"format must be {_FORMAT}, got {data['format']!r}; `topk export STUDY --format findings "
             "--to FILE` writes the file again"
         )
-    study = parse_study(json.dumps(data["study"]))
+    study = parse_study(json.dumps(_of_today(data["study"])))
     whole, made = part_of(TableData, data), part_of(MadeData, data["made"])
     arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
     confirmed = {_named(one): _runs(part_of(RunsData, one).runs) for one in data["confirmations"]}
@@ -146,6 +147,22 @@ def findings_of(
         "contrasts must be those of the study's claims",
     )
     return table, dict(map(_situation, data["situations"])), asdict(made), contrasts
+
+
+_KNOWN = {
+    kind.__name__: {field.name for field in fields(kind)}
+    for kind in (*SPECS, Claim, Contrast, Published, Study)
+}
+
+
+def _of_today(data: Any) -> Any:
+    """Return a study's JSON without the fields that definitions had once: its results are shown, and not made again."""
+    if isinstance(data, list):
+        return [_of_today(part) for part in data]
+    if not isinstance(data, dict):
+        return data
+    known = _KNOWN.get(data.get("type", ""), data.keys())
+    return {name: _of_today(part) for name, part in data.items() if name == "type" or name in known}
 
 
 def _contrast(saved: Mapping[str, Any]) -> ContrastResult:

@@ -190,6 +190,13 @@ def test_what_is_no_file_of_findings_is_refused(tmp_path: Path, file: Path) -> N
         Findings.read(other)
 
 
+def test_a_file_whose_definition_has_fields_of_an_earlier_version_is_read(file: Path, tmp_path: Path) -> None:
+    data = json.loads(gzip.decompress(file.read_bytes()))
+    data["study"]["arms"][0]["recipe"]["accumulate"] = 1
+    (tmp_path / "older.json.gz").write_bytes(gzip.compress(json.dumps(data).encode()))
+    assert Findings.read(tmp_path / "older.json.gz").study == a_study()
+
+
 def test_without_confirmations_there_is_nothing_to_export(store: Path) -> None:
     arms = grid([Regime("r", "digits")], [Model("mlp")], [Loss("focal")], k=3, recipe=Recipe(1))
     part = Study("known", arms, topk=(1, 3))
