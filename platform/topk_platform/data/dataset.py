@@ -192,10 +192,23 @@ class Dataset:
             len(set(kinds.values())) == 1,
             f"the inputs of all splits must be of one type and shape, got {kinds}",
         )
-        if self.superclasses is not None:
-            self._check_superclasses(self.superclasses)
-        if self.names is not None:
-            self._check_names(self.names)
+        superclasses, names = self.superclasses, self.names
+        check(
+            superclasses is None
+            or (
+                len(superclasses) == self.classes and all(isinstance(each, Integral) for each in superclasses)
+            ),
+            f"superclasses must be a whole number per class ({self.classes}), got {len(superclasses or ())}: "
+            f"{(superclasses or ())[:3]}...",
+        )
+        check(
+            names is None
+            or (
+                len(set(names)) == len(names) == self.classes and all(isinstance(name, str) for name in names)
+            ),
+            f"names must be a text per class ({self.classes}), each once, got {len(names or ())}: "
+            f"{(names or ())[:3]}...",
+        )
         self._check_groups()
 
     def _check_groups(self) -> None:
@@ -209,19 +222,6 @@ class Dataset:
             known or self.groups == GROUPS,
             f"groups have the name {self.groups!r}, but no split has groups: give them with "
             "Split(inputs, labels, groups)",
-        )
-
-    def _check_superclasses(self, superclasses: tuple[int, ...]) -> None:
-        check(
-            len(superclasses) == self.classes and all(isinstance(group, Integral) for group in superclasses),
-            f"superclasses must be a whole number per class ({self.classes}), got {len(superclasses)}: "
-            f"{superclasses[:3]}...",
-        )
-
-    def _check_names(self, names: tuple[str, ...]) -> None:
-        check(
-            len(set(names)) == len(names) == self.classes and all(isinstance(name, str) for name in names),
-            f"names must be a text per class ({self.classes}), each once, got {len(names)}: {names[:3]}...",
         )
 
     @property

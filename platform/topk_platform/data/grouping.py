@@ -242,10 +242,10 @@ def _assign_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> Non
 def check_apart(splits: Mapping[str, Split]) -> None:
     """Raise ``UserError`` if two splits share a group."""
     held = {name: set(s.groups.tolist()) for name, s in splits.items() if s.groups is not None}
-    for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
-        both = held.get(one, set()) & held.get(other, set())
+    for first, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        both = held.get(first, set()) & held.get(other, set())
         check(
             not both,
-            f"{len(both)} groups are in {one} and in {other}, so the score would be measured on groups that were seen "
-            "before: move each group to one of these splits, or take whole_groups=False",
+            f"{len(both)} groups are in {first} and in {other}, so the score would be measured on groups that were "
+            "seen before: move each group to one of these splits, or take whole_groups=False",
         )

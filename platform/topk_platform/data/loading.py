@@ -167,20 +167,17 @@ def read(regime: Regime) -> Source:
     """
     name, options = regime.dataset, dict(regime.options)
     function = look_up("dataset", name, DATASETS)
-    if _is_drawn(function):
+    try:
+        drawn = "generator" in inspect.signature(function).parameters
+    except ValueError:  # some built-in functions have no signature; check_arguments raises as well
+        drawn = False
+    if drawn:
         if "generator" in options:
             raise UserError(f"dataset {name}: generator is the trial's own and cannot be an option")
         check_arguments("dataset", name, function, {**options, "generator": None})
         return Population(name, partial(_call, name, function), options)
     check_arguments("dataset", name, function, options)
     return _call(name, function, **options)
-
-
-def _is_drawn(function: Callable[..., Any]) -> bool:
-    try:
-        return "generator" in inspect.signature(function).parameters
-    except ValueError:  # some built-in functions have no signature; check_arguments would raise as well
-        return False
 
 
 def _call(name: str, function: Callable[..., Any], /, **arguments: Any) -> Dataset:
@@ -217,21 +214,20 @@ def check_source(regime: Regime, source: Source) -> None:
         raise UserError(
             f"regime {regime.name}: dataset {regime.dataset} must have at least two classes, got {source.classes}"
         )
-    _check_finite(regime.dataset, _example(source))
+    dataset = _example(source)
+    if 0 in dataset.shape:
+        raise UserError(
+            f"dataset {regime.dataset}: inputs must hold numbers, got samples of shape {dataset.shape}"
+        )
+    for name, split in dataset.splits.items():
+        if isinstance(split.inputs, Tensor):
+            check_finite(f"dataset {regime.dataset}: inputs", split.inputs, f"of the {name} split")
     if is_reference(regime.dataset):
         _check_repeats(regime, source)
 
 
 def _example(source: Source) -> Dataset:
     return source.example if isinstance(source, Population) else source
-
-
-def _check_finite(name: str, dataset: Dataset) -> None:
-    if 0 in dataset.shape:
-        raise UserError(f"dataset {name}: inputs must hold numbers, got samples of shape {dataset.shape}")
-    for split, part in dataset.splits.items():
-        if isinstance(part.inputs, Tensor):
-            check_finite(f"dataset {name}: inputs", part.inputs, f"of the {split} split")
 
 
 def _check_repeats(regime: Regime, source: Source) -> None:

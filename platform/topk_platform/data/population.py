@@ -122,7 +122,7 @@ def with_files(source: Source, files: Sequence[str], folder: Path) -> Source:
     state = hashlib.sha256(source.fingerprint.encode())
     for name in files:
         state.update(hashlib.sha256(_bytes(folder / name)).digest())
-    given = {one.name: getattr(source, one.name) for one in fields(source)}
+    given = {field.name: getattr(source, field.name) for field in fields(source)}
     kind = _MarkedPopulation if isinstance(source, Population) else _MarkedDataset
     return kind(**given, mark=state.hexdigest()[:20])
 

@@ -119,12 +119,9 @@ def _split_classes(
     classes = int(labels.max()) + 1 if len(labels) else 0
     members = by_class(labels, shuffled, classes)
     _check_large_enough([len(rows) for rows in members], sizes_of, names)
-    parts = [_cut(rows, sizes_of(len(rows))) for rows in members if len(rows)]
+    sizes = [(rows, sizes_of(len(rows))) for rows in members if len(rows)]
+    parts = [torch.split(rows, [len(rows) - sum(taken), *taken]) for rows, taken in sizes]
     return [torch.cat(part).sort().values for part in zip(*parts, strict=True)]
-
-
-def _cut(rows: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
-    return torch.split(rows, [len(rows) - sum(sizes), *sizes])
 
 
 def _check_large_enough(

@@ -64,7 +64,7 @@ def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
     if isinstance(given, np.ndarray | Tensor):
         return list(given) if given.ndim > len(inputs.shape) else [given]
     if isinstance(given, Sequence):
-        return [one for part in given for one in listed(part, inputs)]
+        return [each for part in given for each in listed(part, inputs)]
     raise UserError(
         f"an input must be a path, a Pillow image, an array or a tensor, or several of them, got {type(given).__name__}"
     )

@@ -140,12 +140,12 @@ def _mapped(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forward:
         _aliases(network),
     )  # whose layers share nothing any more
 
-    def one(weights: dict[str, Tensor], batch: Tensor) -> Tensor:
+    def scored(weights: dict[str, Tensor], batch: Tensor) -> Tensor:
         scores: Tensor = functional_call(base, {n: weights[same] for n, same in aliases.items()}, (batch,))
         return scores
 
     def forward(inputs: Tensor, shared: bool) -> Tensor:
-        scores: Tensor = vmap(one, in_dims=(0, None if shared else 0))(dict(stacked), inputs)
+        scores: Tensor = vmap(scored, in_dims=(0, None if shared else 0))(dict(stacked), inputs)
         return scores
 
     return forward

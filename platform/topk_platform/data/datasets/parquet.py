@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
+from topk_platform.data.arrays import pixels_of
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.datasets.tensors import assembled, check_numbered
 from topk_platform.data.folders import data_folder, is_left_out
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["ParquetImages", "parquet_images", "read_parquet_splits"]
 
 _SPLITS = {"train": "train", **{name: split for split, names in HELD_OUT.items() for name in names}}
-_CHANNELS = (2, 3, 4)  # grey with transparency, colour, and colour with transparency
 _ROWS = 2048  # rows of a file that are decoded at once
 _HIDDEN = -1  # what Hugging Face's datasets have where a label is not public
 
@@ -130,8 +129,7 @@ def _read_all(paths: Sequence[Path], image: str, label: str, size: int) -> Parqu
     check(
         len(shapes) == 1, f"images must be of one size, got {sorted(shapes)} in {paths[0].parent}: set size"
     )
-    labels = [each for part in parts for each in part.labels]
-    names = parts[0].names
+    labels, names = [each for part in parts for each in part.labels], parts[0].names
     if names is None and labels and isinstance(labels[0], str):
         names = tuple(sorted(set(map(str, labels))))
     return ParquetImages(torch.cat([part.images for part in parts]), labels, names)
@@ -230,12 +228,18 @@ def _image_column(schema: pyarrow.Schema, path: Path) -> str:
 
 
 def _holds_images(kind: pyarrow.DataType) -> bool:
-    from pyarrow import types  # noqa: PLC0415
+    from pyarrow import types  # noqa: PLC0415 - as above
 
     if types.is_struct(kind):
         return bool(kind.get_field_index("bytes") >= 0)
-    nested = types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind)
-    return bool(nested or types.is_binary(kind) or types.is_large_binary(kind))
+    asked = (
+        types.is_list,
+        types.is_fixed_size_list,
+        types.is_large_list,
+        types.is_binary,
+        types.is_large_binary,
+    )
+    return any(is_such(kind) for is_such in asked)
 
 
 def _label_column(schema: pyarrow.Schema, features: Mapping[str, Mapping[str, Any]], path: Path) -> str:
@@ -266,40 +270,16 @@ def _decode(column: pyarrow.Array, path: Path, first: int, size: int) -> list[Te
 def _image(value: Any, folder: Path, size: int) -> Tensor:
     """Return an image from bytes, from a struct of ``bytes`` and ``path``, or from nested lists of its pixels."""
     if isinstance(value, dict):
-        value = value["bytes"] if value["bytes"] is not None else _bytes(folder, value.get("path"))
+        file = None if value.get("path") is None else folder / value["path"]
+        try:
+            value = file.read_bytes() if value["bytes"] is None and file is not None else value["bytes"]
+        except OSError as error:
+            raise UnreadableImageError(f"{file}: {error}") from error
     if value is None:
         raise UnreadableImageError("it is empty")
     if isinstance(value, bytes):
         return square(io.BytesIO(value), size)
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
-    return square(Image.fromarray(_pixels(value)), size)
-
-
-def _pixels(value: Any) -> NDArray[np.uint8]:
-    """Return nested lists of pixels as an array; other numbers than bytes would become other pixels."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise UnreadableImageError("its rows differ in length") from error
-    image = array.size > 0 and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in _CHANNELS))
-    with np.errstate(invalid="ignore"):
-        pixels = array.astype(np.uint8) if image and array.dtype.kind in "biuf" else None
-    if pixels is None or not np.array_equal(pixels, array):
-        raise UnreadableImageError(
-            "it must be whole numbers from 0 to 255, (height, width) or (height, width, 3), got "
-            f"{array.dtype} {array.shape}"
-        )
-    return pixels
-
-
-def _bytes(folder: Path, name: str | None) -> bytes:
-    if name is None:
-        raise UnreadableImageError("it is empty")
-    try:
-        return (folder / name).read_bytes()
-    except OSError as error:
-        raise UnreadableImageError(f"{folder / name}: {error}") from error
+    return square(Image.fromarray(pixels_of(value)), size)
 
 
 def _stacked(parts: Sequence[list[Tensor]], path: Path) -> Tensor:

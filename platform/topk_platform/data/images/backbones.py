@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from topk_platform.data.folders import data_folder
@@ -247,8 +248,6 @@ def _read(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise MissingDataError(f"the file of weights {file} does not exist")
     if file.suffix == ".safetensors":
-        from safetensors.torch import load_file  # noqa: PLC0415 - training without the platform does not need it
-
         return dict(load_file(file))
     entries: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     return entries

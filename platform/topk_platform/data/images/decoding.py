@@ -9,18 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
+from PIL.ExifTags import Base
 from torch import Tensor
 
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 __all__ = [
     "MODES",
@@ -67,8 +66,6 @@ def appearance(image: Image.Image, mode: str = "RGB") -> Image.Image:
         >>> appearance(Image.new("LA", (1, 1), (0, 0))).getpixel((0, 0))
         (255, 255, 255)
     """
-    from PIL import Image, ImageOps  # noqa: PLC0415 - comes with torchvision
-
     deep = _has_16_bits(image)
     if _orientation(image) in _TURNED:
         image = ImageOps.exif_transpose(image)
@@ -107,8 +104,6 @@ def _has_16_bits(image: Image.Image) -> bool:
 
 
 def _orientation(image: Image.Image) -> int:
-    from PIL.ExifTags import Base  # noqa: PLC0415
-
     try:
         value = image.getexif().get(Base.Orientation)
     except _BROKEN:  # viewers show such an image as it is stored
@@ -168,8 +163,6 @@ def square(source: str | Path | BinaryIO | Image.Image, size: int) -> Tensor:
         UnreadableImageError: if the image cannot be read to its end, or is so narrow that it has too many pixels when
             it is scaled.
     """
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
     try:
         with source if isinstance(source, Image.Image) else Image.open(source) as image:
             sides = (size, size) if size else image.size[:: -1 if not is_on_its_side(image) else 1]
@@ -195,8 +188,6 @@ def covering(image: Image.Image, channels: int, height: int, width: int) -> Pixe
     Raises:
         OSError, SyntaxError, ValueError: if it cannot be read.
     """
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
     fault = without_range(image)
     check(not fault, fault)
     shown = appearance(image, MODES[channels])
@@ -212,8 +203,6 @@ def covering(image: Image.Image, channels: int, height: int, width: int) -> Pixe
 
 
 def decoded(path: Path, resize: int) -> Pixels:
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
     try:
         with Image.open(path) as image:
             return scaled_image(image, resize)
@@ -230,8 +219,6 @@ def scaled_image(image: Image.Image, resize: int) -> Pixels:
     Raises:
         OSError, SyntaxError, ValueError: if it cannot be read.
     """
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
     width, height = _size(image.size, resize)
     fault = without_range(image) or _too_many((width, height))
     check(not fault, fault)
@@ -260,8 +247,6 @@ def why_unreadable(source: object, error: Exception) -> str:
 
 def _too_many(size: tuple[int, int]) -> str:
     """Return what is wrong with a scaled image of this width and height; empty if it has few enough pixels."""
-    from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
     most = 2 * (Image.MAX_IMAGE_PIXELS or size[0] * size[1])
     if size[0] * size[1] <= most:
         return ""

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import torch
 from filelock import FileLock
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from topk_platform.data.dataset import Dataset, Split
@@ -146,8 +148,6 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _read(file: Path, name: str) -> Tensor | None:
     """Return a tensor of a kept file; None if there is no file, or it is incomplete and must be made again."""
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - training without the platform does not need it
-
     try:
         with safe_open(file, "pt") as content:
             tensor: Tensor = content.get_tensor(name)
@@ -162,8 +162,6 @@ def _contents_in(file: Path) -> list[bytes]:
 
 
 def _write(file: Path, every: Sequence[bytes], features: Tensor) -> None:
-    from safetensors.torch import save  # noqa: PLC0415 - as above
-
     contents = torch.frombuffer(bytearray(b"".join(every)), dtype=torch.uint8).view(len(every), -1)
     part = file.with_name(f"{file.name}.{os.getpid()}")
     try:

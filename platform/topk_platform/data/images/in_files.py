@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,9 +30,6 @@ from topk_platform.data.images.decoding import (
 )
 from topk_platform.data.images.listing import FileList
 from topk_platform.specs.checks import check
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["DECODING_VERSION", "Images", "scaled"]
 

@@ -183,5 +183,5 @@ def order_states(epoch: Epoch | None, batches: Sequence[Batches]) -> dict[str, A
         batches: The batches of each member.
     """
     if epoch is None:
-        return {"orders": [one.order.get_state() for one in batches], "total": None}
+        return {"orders": [each.order.get_state() for each in batches], "total": None}
     return {"orders": epoch.orders, "total": epoch.total.clone()}
