@@ -98,10 +98,3 @@ def test_the_reference_has_everything_that_the_packages_export() -> None:
     assert set(topk_platform.__all__) <= documented
     documented = set(re.findall(r"\w+", losses + (DOCS / "losses" / "index.md").read_text()))
     assert {*topk_losses.__all__, *topk_losses.functional.__all__} <= documented
-
-
-def test_every_loss_of_the_table_exists() -> None:
-    text = (DOCS / "use-a-loss.md").read_text()
-    table = text[text.index("| loss | module | function |") :].split("\n\n")[0]
-    for name in re.findall(r"`(\w+)`", table):
-        assert hasattr(topk_losses, name) or hasattr(topk_losses.functional, name), name
