@@ -196,7 +196,7 @@ class Writer(threading.Thread):
         self._table.append(rows)
 
     def _check_lease(self) -> None:
-        if self._lease.lost:
+        if self._lease.lost is not None:
             raise TakenOverError(f"{self._store_name}: {self._lease.lost}")
 
 

@@ -93,7 +93,7 @@ class Lease:
         seconds: How long a lease lasts without being renewed.
 
     Attributes:
-        lost: Why another process holds the lease now; empty if this process has not lost it.
+        lost: Why another process holds the lease now; None if this process has not lost it.
     """
 
     def __init__(self, store: Store, seconds: float = _SECONDS) -> None:
@@ -103,7 +103,7 @@ class Lease:
         self._holder = Holder.me()
         self._released = threading.Event()
         self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
-        self.lost = ""
+        self.lost: str | None = None
 
     def __enter__(self) -> Lease:
         """Take the lease.
@@ -123,7 +123,7 @@ class Lease:
     def __exit__(self, *_: object) -> None:
         self._released.set()
         self._renewing.join()
-        if not self.lost:
+        if self.lost is None:
             with suppress(StoreError):  # it expires by itself
                 self._store.delete(_name(self._number))
 
