@@ -117,7 +117,7 @@ def log_probabilities(scores: Tensor) -> Tensor:
 def cut_of(logs: Tensor, target: Tensor, measure: Measure) -> Tensor:
     """Return the threshold of a split's sets: the least log probability in them, and the chance that ties are included.
 
-    A set holds all classes above the threshold, and each class that equals it with the chance given.
+    A set holds all classes above the threshold, and each class that equals it with the chance: float64 ``(..., 2)``.
 
     - ``average``: sets hold K classes on average. The threshold is the nK-th largest of the split's nL probabilities;
       the chance breaks ties at random, as in :func:`topk_credit`, so that a constant network gets K / L.
@@ -129,9 +129,6 @@ def cut_of(logs: Tensor, target: Tensor, measure: Measure) -> Tensor:
         logs: The result of :func:`log_probabilities` for the validation split, ``(..., N, L)``.
         target: int64 ``(..., N)``.
         measure: Of kind ``"average"`` or ``"size"``.
-
-    Returns:
-        float64 ``(..., 2)``.
 
     Source:
         Garcin et al. 2023 on average-K; Ding et al. 2025, and Vovk et al. 2005, on conformal sets.

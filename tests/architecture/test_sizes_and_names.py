@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -96,6 +97,21 @@ LARGE_FOLDERS = {
     "tests/harness": "what the tests of one subject share each",
 }
 MOST_FILES = 15
+
+# Files of the platform with more lines than a reader takes in at once; none is added.
+LONG_FILES = {
+    "running/loop.py": "a run from start to end",
+    "running/views.py": "what a terminal shows of a run",
+    "running/watching.py": "what is known of a running study",
+    "specs/study.py": "a study, half of it what its arguments mean",
+    "testing/contracts.py": "two contracts",
+    "user_code.py": "what counts of a user's code",
+    "data/datasets/parquet.py": "a dataset in Parquet files",
+}
+LONGEST_FILE = 300
+# Folders of the platform whose files have a smaller median: else small files that are read together are one.
+SMALL_FILES = {"models": "a network each"}
+LEAST_MEDIAN = 100
 
 # Functions of more than 60 lines of code; none is added.
 LONG_FUNCTIONS = {
@@ -193,6 +209,20 @@ def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
     files = Counter(str(Path(path).parent) for path in sources(*CODE, "tests"))
     large = {folder for folder, count in files.items() if count > MOST_FILES}
     assert large - set(LARGE_FOLDERS) == set()
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def test_files_of_the_platform_are_neither_too_long_nor_too_short() -> None:
+    platform = MIRRORED["platform"]
+    files = sorted(platform.rglob("*.py"))
+    long = {str(path.relative_to(platform)) for path in files if lines_of(path) > LONGEST_FILE}
+    assert long - set(LONG_FILES) == set()
+    for folder in {path.parent for path in files}:
+        least = median(map(lines_of, folder.glob("*.py")))
+        assert least >= LEAST_MEDIAN or str(folder.relative_to(platform)) in SMALL_FILES, folder
 
 
 def test_no_name_is_told_found_or_place() -> None:
