@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +21,7 @@ from topk_platform.reports.class_tables import CLASS_FORMATS, classes_as, classe
 from topk_platform.reports.notes import without_ranks
 from topk_platform.reports.table_data import to_rows
 from topk_platform.results.by_class import class_results
-from topk_platform.results.decisions import Decision, decide
+from topk_platform.results.decisions import decide
 from topk_platform.results.from_store import table as read_table
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
@@ -74,18 +73,21 @@ def table(
     if by:
         _check_by_class(by, output, bool(metric))
     given = {"smoke": smoke, "searches": searches, "trials": trials, "seeds": seeds, "only": only, "by": by}
-    if findings := requested_findings(study, store, given):
-        if claims:
-            _print_claims(findings.study, findings.decisions(), output, json)
-            return
-        results = findings.table
-    else:
-        requested = requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
-        if claims:
-            _check_claims(requested, smoke)
-            _print_claims(requested, decide(requested, store=store), output, json)
-            return
-        results = read_table(requested, store=store, only=only)
+    findings = requested_findings(study, store, given)
+    requested = (
+        findings.study
+        if findings
+        else requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
+    )
+    if claims:
+        _check_claims(requested, smoke)
+        decisions = findings.decisions() if findings else decide(requested, store=store)
+        if json:
+            print_rows(claims_to_rows(decisions))
+        else:
+            show(output, claims_as(output, requested.name, decisions))
+        return
+    results = findings.table if findings else read_table(requested, store=store, only=only)
     if (line := without_ranks(results)) and (
         json or output == "csv"
     ):  # the other formats show it below the table
@@ -109,14 +111,6 @@ def _check_claims(study: Study, smoke: bool) -> None:
             else "define them, Study(claims=...)"
         )
         raise UserError(f"study {study.name} has no claims: {why}")
-
-
-def _print_claims(study: Study, decisions: Sequence[Decision], output: str, json: bool) -> None:
-    _check_claims(study, smoke=False)
-    if json:
-        print_rows(claims_to_rows(decisions))
-    else:
-        show(output, claims_as(output, study.name, decisions))
 
 
 def _check_by_class(by: str, output: str, more: bool) -> None:
