@@ -84,8 +84,8 @@ def test_a_page_has_the_ranges_of_the_catalogue_and_the_code_its_first_values(na
 def test_the_table_has_the_parameters_and_soft_targets_of_the_code(name: str) -> None:
     module = getattr(topk_losses, name)
     takes = list(inspect.signature(module.__init__).parameters.values())[1:]
-    own = [one for one in takes if one.kind is one.POSITIONAL_OR_KEYWORD]
-    parameters = [one.name if one.default is one.empty else f"{one.name}={one.default!r}" for one in own]
+    own = [taken for taken in takes if taken.kind is taken.POSITIONAL_OR_KEYWORD]
+    parameters = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in own]
     assert table()[name][1] == f"`{name}({', '.join(parameters)})`".replace("'", '"')
     assert table()[name][2] == ("yes" if module.soft_targets else "no")
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("*/*.md"))]
 # Blocks that want what a run leaves, and the test that runs them there.
-ELSEWHERE = {
+RUN_BY = {
     "columns.md": ROOT / "tests" / "platform" / "records" / "test_columns_page.py",
     "serving.md": ROOT / "tests" / "platform" / "serving" / "test_serving.py",
     "photos.md": ROOT / "tests" / "studies" / "test_photos.py",
@@ -35,7 +35,7 @@ def blocks(page: Path) -> list[str]:
     return [block for block in result if block not in EXAMPLES]
 
 
-SHOWING = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
+SHOWING = [page for page in PAGES if blocks(page) and page.name not in RUN_BY]
 
 
 def assumed() -> dict[str, Any]:
@@ -73,9 +73,9 @@ def test_what_a_page_shows_runs(
             assert printed == [line[2:] for line in block.splitlines() if line.startswith("# ")]
 
 
-@pytest.mark.parametrize("name", sorted(ELSEWHERE))
-def test_what_does_not_run_here_runs_elsewhere(name: str) -> None:
-    assert f'"{name}"' in ELSEWHERE[name].read_text()
+@pytest.mark.parametrize("name", sorted(RUN_BY))
+def test_what_does_not_run_here_runs_in_its_own_test(name: str) -> None:
+    assert f'"{name}"' in RUN_BY[name].read_text()
 
 
 def test_the_query_of_the_ledgers_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
