@@ -163,7 +163,7 @@ class AtLeast(Checked):
                 "        case Quantile(",
                 "        case AtLeast(value):\n            return ((1, value),)\n",
             ),
-            ("NoPruning, Pruner", "AtLeast, "),
+            ("NoPruning, OwnPruner", "AtLeast, "),
         ],
         "docs/searching.md": [("", "\n| `AtLeast(value)` | below a value after the first epoch |\n")],
     },
