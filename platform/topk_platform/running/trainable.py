@@ -37,10 +37,10 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
 
     def setup(self, config: dict[str, Any]) -> None:
         """Take the first trial. Unless ``TOPK_DECODERS`` is set, the workers of a node share its cores for decoding."""
-        here = ray.get_runtime_context()
-        node = next(node["Resources"] for node in ray.nodes() if node["NodeID"] == here.get_node_id())
-        cores = own_cores(here.get_assigned_resources(), node, local_cpus())
-        os.environ.setdefault("TOPK_DECODERS", str(cores))
+        if ray.is_initialized() and (here := ray.get_runtime_context()).get_actor_id():
+            node = next(node["Resources"] for node in ray.nodes() if node["NodeID"] == here.get_node_id())
+            cores = own_cores(here.get_assigned_resources(), node, local_cpus())
+            os.environ.setdefault("TOPK_DECODERS", str(cores))
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
