@@ -13,7 +13,6 @@ __all__ = [
     "check_counts",
     "check_dimension",
     "check_exponent",
-    "check_index",
     "check_k",
     "check_labels",
     "check_losses",
@@ -152,15 +151,6 @@ def check_share(name: str, value: float) -> None:
         raise ValueError(f"{name} must be below 1, got {value}")
 
 
-def check_asymmetric(form: str, a: float, q: float) -> None:
-    """Check the form of an asymmetric loss and its parameters."""
-    check_one_of("form", form, ("agce", "aul", "ael"))
-    check_positive("a", a)
-    check_positive("q", q)
-    if form == "aul" and a <= 1:
-        raise ValueError(f"a must be above 1 for the form 'aul', got {a}")
-
-
 def check_dimension(name: str, value: int) -> None:
     """Check a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -268,21 +258,6 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
     if least < 0 or most >= classes:
         _check_out_of_range(target, classes, ignore_index)
     return ignore_index is None or not least <= ignore_index <= most
-
-
-def check_index(index: Tensor | None, shape: torch.Size, rows: int) -> Tensor:
-    """Return the rows of a memory, if they have the target's shape and are in ``[0, rows)``."""
-    if not isinstance(index, Tensor) or index.shape != shape:
-        kind = "nothing" if index is None else type(index).__name__
-        got = tuple(index.shape) if isinstance(index, Tensor) else kind
-        raise ValueError(f"index must be a tensor of the target's shape {tuple(shape)}, got {got}")
-    if index.dtype not in (torch.int64, torch.int32):  # torch takes other dtypes for masks, or not at all
-        raise ValueError(f"index must be int64 or int32, got {index.dtype}")
-    if values_are_readable(index) and index.numel():
-        least, most = bounds_of(index)
-        if least < 0 or most >= rows:
-            raise ValueError(f"index must be in [0, {rows - 1}], got {least if least < 0 else most}")
-    return index
 
 
 def check_target(target: Tensor) -> None:

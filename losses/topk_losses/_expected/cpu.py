@@ -213,16 +213,8 @@ def _rules(precision: Precision, k: int, depth: float) -> Rules:
     from topk_losses._expected.tails_kernels import Rules  # noqa: PLC0415
 
     most = 1 / (1 + 10 ** -min(6.0, 100 / max(1, k - 1)))  # so that powers of p / (1 - p) do not overflow
-    return Rules(
-        depth,
-        precision.noise,
-        precision.tail,
-        precision.target,
-        precision.cap,
-        most,
-        max(CROWDED, 8 * k),
-        precision.cell,
-    )
+    tail, noise, target, cap, _, cell = precision
+    return Rules(depth, noise, tail, target, cap, most, max(CROWDED, 8 * k), cell)
 
 
 @functools.cache

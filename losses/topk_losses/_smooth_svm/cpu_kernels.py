@@ -37,10 +37,14 @@ from topk_losses._core.numba_kernels import (
     powers_of_two,
 )
 from topk_losses._smooth_svm.leading_kernels import (
-    LANES,
+    backward_buffer_for,
+    buffers_for,
     entries,
+    groups_of,
     largest_key,
     largest_other,
+    most_taken,
+    parts_of,
     recursion,
     take_out,
     totals,
@@ -65,55 +69,6 @@ __all__ = [
     "smooth_backward",
     "smooth_forward",
 ]
-
-
-@entry
-def most_taken(classes: int, k: int) -> int:
-    """M, the largest number of values that are taken out of a row."""
-    return min(3 * k, classes - 1)
-
-
-@entry
-def groups_of(k: int) -> int:
-    """G, the number of groups."""
-    return LANES * (1 + 2 * k // LANES)
-
-
-def buffers_for(classes: int, k: int) -> tuple[Floats, Doubles]:
-    """Buffers for one thread, which ``_buffers`` divides into parts."""
-    most, groups = most_taken(classes, k), groups_of(k)
-    floats = classes + SUMMED + 2 * groups + most
-    doubles = (2 * most + 1) * (k + 1) + 2 * most + 5 * (k + 3)
-    return np.empty(floats, np.float32), np.empty(doubles, np.float64)
-
-
-def backward_buffer_for(k: int) -> Floats:
-    """A buffer for one thread in the backward pass."""
-    return np.empty(SUMMED + k + 4, np.float32)
-
-
-@inner
-def _buffers(floats: Floats, doubles: Doubles, classes: int, k: int) -> Buffers:
-    most, groups = most_taken(classes, k), groups_of(k)
-    short = floats[classes:]
-    square = doubles[2 * most :]
-    rows = square[(2 * most + 1) * (k + 1) :]
-    return Buffers(
-        floats[:classes],
-        short[:SUMMED],
-        short[SUMMED : SUMMED + groups],
-        short[SUMMED + groups : SUMMED + 2 * groups],
-        short[SUMMED + 2 * groups :],
-        doubles[:most],
-        doubles[most : 2 * most],
-        square[: most * (k + 1)].reshape((most, k + 1)),
-        square[most * (k + 1) : (2 * most + 1) * (k + 1)].reshape((most + 1, k + 1)),
-        rows[: k + 3],
-        rows[k + 3 : 2 * (k + 3)],
-        rows[2 * (k + 3) : 3 * (k + 3)],
-        rows[3 * (k + 3) : 4 * (k + 3)],
-        rows[4 * (k + 3) :],
-    )
 
 
 @inner
@@ -221,7 +176,7 @@ def smooth_forward(
         last: The row after the last.
     """
     scale = 1 / (k * tau)
-    buffers = _buffers(floats, doubles, scores.shape[1], k)
+    buffers = parts_of(floats, doubles, scores.shape[1], k)
     for i in range(first, last):
         losses[i] = kept[i, 0] = 0
         whole[i, 2] = whole[i, 3] = 0

@@ -10,10 +10,12 @@ from topk_losses._core.numba_kernels import (
     LOG2E,
     LOWEST,
     ONE,
+    SUMMED,
     Doubles,
     Floats,
     Keys,
     contracting,
+    entry,
     inner,
     key_of,
     powers_of_two,
@@ -21,13 +23,75 @@ from topk_losses._core.numba_kernels import (
 )
 from topk_losses._smooth_svm.power_sums_kernels import INFINITE, Buffers, product, two_sums
 
-__all__ = ["entries", "largest_key", "largest_other", "recursion", "take_out", "totals"]
+__all__ = [
+    "backward_buffer_for",
+    "buffers_for",
+    "entries",
+    "groups_of",
+    "largest_key",
+    "largest_other",
+    "most_taken",
+    "parts_of",
+    "recursion",
+    "take_out",
+    "totals",
+]
 
 
 LANES = 64  # the smallest number of groups
 LOWEST_KEY = np.int32(-(2**31) + 2**23)
 FURTHEST = 2.0**40  # the bound of exponents
 BIAS_OF_DOUBLES, ROUNDER_OF_DOUBLES, FRACTION_OF_DOUBLES = 1023.0, 1.5 * 2.0**52, np.int64(52)
+
+
+@entry
+def most_taken(classes: int, k: int) -> int:
+    """M, the largest number of values that are taken out of a row."""
+    return min(3 * k, classes - 1)
+
+
+@entry
+def groups_of(k: int) -> int:
+    """G, the number of groups."""
+    return LANES * (1 + 2 * k // LANES)
+
+
+def buffers_for(classes: int, k: int) -> tuple[Floats, Doubles]:
+    """Buffers for one thread, which ``parts_of`` divides into parts."""
+    most, groups = most_taken(classes, k), groups_of(k)
+    floats = classes + SUMMED + 2 * groups + most
+    doubles = (2 * most + 1) * (k + 1) + 2 * most + 5 * (k + 3)
+    return np.empty(floats, np.float32), np.empty(doubles, np.float64)
+
+
+def backward_buffer_for(k: int) -> Floats:
+    """A buffer for one thread in the backward pass."""
+    return np.empty(SUMMED + k + 4, np.float32)
+
+
+@inner
+def parts_of(floats: Floats, doubles: Doubles, classes: int, k: int) -> Buffers:
+    """The parts of these buffers."""
+    most, groups = most_taken(classes, k), groups_of(k)
+    short = floats[classes:]
+    square = doubles[2 * most :]
+    rows = square[(2 * most + 1) * (k + 1) :]
+    return Buffers(
+        floats[:classes],
+        short[:SUMMED],
+        short[SUMMED : SUMMED + groups],
+        short[SUMMED + groups : SUMMED + 2 * groups],
+        short[SUMMED + 2 * groups :],
+        doubles[:most],
+        doubles[most : 2 * most],
+        square[: most * (k + 1)].reshape((most, k + 1)),
+        square[most * (k + 1) : (2 * most + 1) * (k + 1)].reshape((most + 1, k + 1)),
+        rows[: k + 3],
+        rows[k + 3 : 2 * (k + 3)],
+        rows[2 * (k + 3) : 3 * (k + 3)],
+        rows[3 * (k + 3) : 4 * (k + 3)],
+        rows[4 * (k + 3) :],
+    )
 
 
 @inner

@@ -14,7 +14,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from topk_losses._core.checks import all_within, check_asymmetric, check_not_negative, check_one_of
+from topk_losses._core.checks import all_within, check_not_negative, check_one_of, check_positive
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import log_softmax
 
@@ -225,6 +225,15 @@ def asymmetric_loss(
         return torch.add(alone, _normalised(log_p, own), alpha=alpha) if alpha else alone
 
     return reduce_loss(losses, scores, target, Reduction(**shared))
+
+
+def check_asymmetric(form: str, a: float, q: float) -> None:
+    """Check the form of an asymmetric loss and its parameters."""
+    check_one_of("form", form, tuple(FORMS))
+    check_positive("a", a)
+    check_positive("q", q)
+    if form == "aul" and a <= 1:
+        raise ValueError(f"a must be above 1 for the form 'aul', got {a}")
 
 
 def _agce(own: Tensor, a: float, q: float, factor: float) -> Tensor:

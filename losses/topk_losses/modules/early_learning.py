@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from topk_losses import functional
-from topk_losses._core.checks import check_index, check_scores, check_target
+from topk_losses._core.checks import bounds_of, check_scores, check_target, values_are_readable
 from topk_losses._core.reduction import Shared
 from topk_losses._core.shapes import computing, softmax
 from topk_losses.modules._base import Dimension, Loss, NotNegative, Share, module_of
@@ -82,7 +82,7 @@ class EarlyLearning(Loss):
             return functional.cross_entropy(scores, target, **shared)
         check_target(target)
         check_scores(scores)
-        index = check_index(index, target.shape, len(self.memory))
+        index = _checked_index(index, target.shape, len(self.memory))
         expected = (index.numel(), self.memory.shape[1])
         if index.ndim != 1 or scores.shape != expected:
             raise ValueError(f"scores must have the shape (N, L), here {expected}, got {tuple(scores.shape)}")
@@ -98,3 +98,18 @@ class EarlyLearning(Loss):
         if updates:  # after the loss, so that a call that is refused leaves nothing behind
             self.memory[index] = known
         return loss
+
+
+def _checked_index(index: Tensor | None, shape: torch.Size, rows: int) -> Tensor:
+    """Return the rows of a memory, if they have the target's shape and are in ``[0, rows)``."""
+    if not isinstance(index, Tensor) or index.shape != shape:
+        kind = "nothing" if index is None else type(index).__name__
+        got = tuple(index.shape) if isinstance(index, Tensor) else kind
+        raise ValueError(f"index must be a tensor of the target's shape {tuple(shape)}, got {got}")
+    if index.dtype not in (torch.int64, torch.int32):  # torch takes other dtypes for masks, or not at all
+        raise ValueError(f"index must be int64 or int32, got {index.dtype}")
+    if values_are_readable(index) and index.numel():
+        least, most = bounds_of(index)
+        if least < 0 or most >= rows:
+            raise ValueError(f"index must be in [0, {rows - 1}], got {least if least < 0 else most}")
+    return index

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from topk_losses import functional
-from topk_losses._core.checks import check_asymmetric, check_one_of
-from topk_losses.functional.robust import PASSIVE
+from topk_losses._core.checks import check_one_of
+from topk_losses.functional.robust import PASSIVE, check_asymmetric
 from topk_losses.modules._base import Loss, NotNegative, Positive, Share, module_of
 
 __all__ = ["ActivePassiveLoss", "AsymmetricLoss", "LabelSmoothing", "LogitClip", "SymmetricCrossEntropy"]
