@@ -25,9 +25,10 @@ from topk_platform.running.cluster.node_facts import DRIVER, Finding, grouped
 from topk_platform.running.cluster.reaching import host_and_port
 from topk_platform.running.plan import Plan
 from topk_platform.running.plan import plan as plan_study
+from topk_platform.running.recorded_speeds import GPU, training_images
 from topk_platform.running.views import duration
 from topk_platform.specs import Study
-from topk_platform.specs.checks import plural
+from topk_platform.specs.checks import first_few, plural
 
 __all__ = ["plan"]
 
@@ -62,8 +63,9 @@ def plan(
 ) -> None:
     """Show a study's arms, what is left to run, about how long that takes, and how many workers it can keep busy.
 
-    It also shows each regime's numbers of samples; if nothing is left, the data are not read. For recorded trials that
-    no longer count, it says why, such as which component has another version. With --address, it asks every node
+    It also shows each regime's numbers of samples; if nothing is left, the data are not read. Without the study's GPU
+    or data, it shows what it knows, with times as recorded on one kind of GPU, and what is missing. For recorded trials
+    that no longer count, it says why, such as which component has another version. With --address, it asks every node
     of the cluster on which a trial fits, busy or not, and lists all that would stop the study there, as `topk run`
     would say it, with what to do about it.
 
@@ -92,6 +94,7 @@ def plan(
         data=data,
         download=download,
         workers=workers,
+        begun=None if json else partial(_print_begun, console),
     )
     planned, findings = (planning(), []) if address is None else _tried(planning)
     if address is not None:
@@ -107,6 +110,11 @@ def plan(
         if address is not None:
             _print_findings(console, findings)
     raise typer.Exit(Exit.FAILED if any(finding.wrong for finding in findings) else Exit.DONE)
+
+
+def _print_begun(console: Console, plan: Plan) -> None:
+    left = f"{plural(len(plan.arms), 'arm')}, {plural(plan.left, 'trial')} left"
+    console.print(f"{plan.study.name}: {left}; the data are read and a few steps are timed", highlight=False)
 
 
 def _tried(planning: Callable[[], Plan]) -> tuple[Plan | None, list[Finding]]:
@@ -145,7 +153,9 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
             "confirmations": plan.study.seeds,
             "left": arm.left,
             "along": arm.along,
-            "trial_seconds": plan.durations.of(arm.arm_id),
+            "epochs": arm.arm.recipe.epochs,
+            "images": training_images(arm.arm.regime) if plan.lacking else None,
+            "trial_seconds": plan.trial_seconds(arm),
             "measured": plan.durations.knows(arm.arm_id),
             "seconds": plan.seconds_of(arm),
         }
@@ -163,6 +173,7 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         "outdated": plan.outdated,
         "samples": plan.samples,
         "notes": plan.notes,
+        "lacking": plan.lacking,
         "arms": arms,
     }
 
@@ -186,27 +197,48 @@ def _print_plan(
     study = plan.study
     run = command("run", study, *only_words(only), given=given or {})
     cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
-    table = Table("arm", "search", "confirm", "left", "s/trial", title=study.name, title_justify="left")
-    for arm in plan.arms:
-        guess = "" if plan.durations.knows(arm.arm_id) else " (guess)"
-        seconds = f"{plan.durations.of(arm.arm_id):.2f}{guess}"
-        trials = study.search_trials(arm.arm)
-        done = f"{_searched(arm)}/{trials}", f"{_confirmed(arm)}/{study.seeds}"
-        table.add_row(arm.arm.name, *done, str(arm.left), seconds)
-    console.print(table)
+    console.print(_arms(plan))
     along = f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
+    seconds = f", about {duration(plan.seconds)} of training on one worker at most{cost}"
+    seconds = "" if plan.left and not plan.seconds else seconds
     lines = [
+        *_lacking(plan),
         *_samples(plan, run),
         *(f"Note: {note}" for note in plan.notes),
-        f"{plural(plan.left, 'trial')} left{along if plan.along else ''}, about {duration(plan.seconds)} of "
-        f"training on one worker at most{cost}",
+        f"{plural(plan.left, 'trial')} left{along if plan.along else ''}{seconds}",
         *plan.crowded,
         *(f"Trained again: {reason}" for reason in plan.outdated),
     ]
     if plan.left:
-        lines += [_expected(plan), f"At most {_feeds(plan)} can be busy at once"]
+        lines += [_expected(plan) if seconds else "", f"At most {_feeds(plan)} can be busy at once"]
     for line in filter(None, lines):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _arms(plan: Plan) -> Table:
+    """Return a row for each arm; without the data or the GPU, also what is known of them."""
+    study = plan.study
+    known = ("epochs", "images") if plan.lacking else ()
+    table = Table(
+        "arm", "search", "confirm", "left", *known, "s/trial", title=study.name, title_justify="left"
+    )
+    for arm in plan.arms:
+        seconds, guess = plan.trial_seconds(arm), "" if plan.durations.knows(arm.arm_id) else " (guess)"
+        done = f"{_searched(arm)}/{study.search_trials(arm.arm)}", f"{_confirmed(arm)}/{study.seeds}"
+        images = training_images(arm.arm.regime)
+        sizes = (str(arm.arm.recipe.epochs), "?" if images is None else f"{images:,}") if known else ()
+        shown = f"{seconds:.2f}{guess}" if seconds or not arm.left else "?"
+        table.add_row(arm.arm.name, *done, str(arm.left), *sizes, shown)
+    return table
+
+
+def _lacking(plan: Plan) -> Iterator[str]:
+    """Yield what this machine lacks, and where the times come from instead of it."""
+    yield from (f"Missing here: {what}" for what in plan.lacking)
+    if plan.lacking and plan.untimed:
+        yield f"No time is known of {first_few(plan.untimed, 1)}"
+    if plan.lacking and plan.seconds:
+        yield f"Times without an ended trial are as recorded on one {GPU}"
 
 
 def _searched(arm: ArmProgress) -> int:
@@ -216,7 +248,7 @@ def _searched(arm: ArmProgress) -> int:
 
 def _confirmed(arm: ArmProgress) -> int:
     """Return how many confirmations of the chosen configurations have ended."""
-    return sum(lane.ended for lane in arm.searches)
+    return sum(search.ended for search in arm.searches)
 
 
 def _expected(plan: Plan) -> str:
@@ -230,7 +262,7 @@ def _expected(plan: Plan) -> str:
         f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "
         "besides the start of Ray and its workers, tens of seconds on an idle machine"
     )
-    if plan.load is None:
+    if plan.load is None or plan.lacking:
         return line
     cores = local_cpus()
     busy = ": trials take longer than on an idle machine" if plan.load > cores / 2 else ""
@@ -239,11 +271,11 @@ def _expected(plan: Plan) -> str:
 
 def _samples(plan: Plan, run: str) -> Iterator[str]:
     """Yield a line for each set of regimes with the same numbers of samples."""
-    if not plan.samples:
+    if not plan.samples and not plan.lacking:
         yield f"The data were not read, because nothing is left to run; `{run}` checks whether they have changed"
     alike: dict[str, list[str]] = {}
-    for one in plan.samples:
-        alike.setdefault(str(one), []).append(one.regime)
+    for samples in plan.samples:
+        alike.setdefault(str(samples), []).append(samples.regime)
     for text, regimes in alike.items():
         yield f"{', '.join(regimes)}: {text}"
     if plan.samples and plan.left:

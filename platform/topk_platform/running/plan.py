@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from topk_platform.errors import MissingDataError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress, informed
 from topk_platform.records import (
@@ -24,6 +25,7 @@ from topk_platform.records import (
 )
 from topk_platform.running.cluster.machine import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
+from topk_platform.running.recorded_speeds import recorded_seconds
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.state import as_checked, complete_histories, finished
 from topk_platform.specs import Study, digest
@@ -53,6 +55,8 @@ class Plan:
         seen: When the driver of that run last renewed its lease, see :func:`~topk_platform.records.last_seen`. None if
             it is known to be alive, or there is no such run.
         notes: Lines about classes that a split lacks, such as those that label noise empties.
+        lacking: What this machine lacks to run the study, its GPU first, then its data; times then come from recorded
+            speeds, see :mod:`~topk_platform.running.recorded_speeds`.
     """
 
     study: Study
@@ -65,6 +69,7 @@ class Plan:
     running: float | None = None
     seen: str | None = None
     notes: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
 
     @property
     def arms(self) -> tuple[ArmProgress, ...]:
@@ -89,6 +94,15 @@ class Plan:
     def seconds_of(self, arm: ArmProgress) -> float:
         """Return the seconds of training left for an arm."""
         return arm.trainings * self.durations.of(arm.arm_id)
+
+    def trial_seconds(self, arm: ArmProgress) -> float:
+        """Return the expected seconds of one of an arm's trials: its part of the training of an ensemble."""
+        return self.durations.of(arm.arm_id) / arm.arm.protocol.ensemble
+
+    @property
+    def untimed(self) -> list[str]:
+        """The names of the arms with trials left of which no time is known."""
+        return [arm.arm.name for arm in self.arms if arm.left and not self.durations.of(arm.arm_id)]
 
     @property
     def elapsed(self) -> float:
@@ -130,7 +144,13 @@ class Plan:
         return self.seconds / 3600 * price * (self.study.gpus if self.study.device == "cuda" else 1)
 
 
-def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
+def plan(
+    study: Study,
+    options: RunOptions | None = None,
+    *,
+    begun: Callable[[Plan], object] | None = None,
+    **given: Any,
+) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
@@ -138,11 +158,13 @@ def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
     such arms, each trial counts in full, although the pruner may stop it.
     The start of Ray and of its workers, tens of seconds on an idle machine, is not included.
     Trials count as done if they counted in the last run. If every trial has ended, the data are not read; ``run``
-    checks whether they are still the same.
+    checks whether they are still the same. Without the study's GPU or its data the plan says what it knows, see
+    :attr:`Plan.lacking`.
 
     Args:
         study: The study.
         options: The options of the run that is planned.
+        begun: Called with what is known without the data, before they are read, which can take minutes.
         given: Options by their names, in place of those in ``options``.
 
     Raises:
@@ -161,6 +183,8 @@ def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
     done = finished(progress, counted)
     if len(done) == len(histories):
         return _plan(part, progress, histories, {}, options.workers)
+    if begun is not None:
+        begun(Plan(part, progress, Durations(), options.workers or 1))
     made = _plan_with_data(part, rows, counted, done, options)
     running = live_state(ledger.store)
     if running is None:
@@ -186,21 +210,38 @@ def _plan_with_data(
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.preflight.arm_checks import check_device, check_study  # noqa: PLC0415
     from topk_platform.running.preflight.timing import trial_seconds  # noqa: PLC0415
-    from topk_platform.running.preflight.training_splits import notes_on_data, samples_of  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import Samples, notes_on_data, samples_of  # noqa: PLC0415
 
+    lacking: list[str] = []
+    likely = _of_similar_arms(complete_histories(rows, study, counted))
+    if set(likely) != set(counted):
+        with _noted(lacking, UserError):
+            check_device(study)
+    here, samples, notes = not lacking, tuple[Samples, ...](), tuple[str, ...]()
     with data_at(options.data):
-        checked = check_study(study, options.download, done)
-        counted = as_checked(checked, counted)
+        with _noted(lacking, MissingDataError):
+            checked = check_study(study, options.download and here, done)
+            counted = as_checked(checked, counted)
+            samples, notes = samples_of(study), notes_on_data(study)
         histories = complete_histories(rows, study, counted)
         progress = progress_of(study, counted, histories)
         likely = _of_similar_arms(histories)
-        unknown = [arm for i, arm in progress.arms.items() if arm.left and i not in likely]
-        if unknown:
-            check_device(study)
-        left = [i for i, arm in progress.arms.items() if arm.left]
-        made = _plan(study, progress, histories, {**likely, **trial_seconds(unknown)}, options.workers)
-        again = tuple(outdated(study, rows.ledger, counted, left))
-        return replace(made, outdated=again, samples=samples_of(study), notes=notes_on_data(study))
+        left = {i: arm for i, arm in progress.arms.items() if arm.left}
+        unknown = [arm for i, arm in left.items() if i not in likely]
+        timed = (
+            recorded_seconds({arm.arm_id: arm.arm for arm in unknown}) if lacking else trial_seconds(unknown)
+        )
+    made = _plan(study, progress, histories, {**likely, **timed}, options.workers)
+    again = tuple(outdated(study, rows.ledger, counted, left))
+    return replace(made, outdated=again, samples=samples, notes=notes, lacking=tuple(lacking))
+
+
+@contextmanager
+def _noted(lacking: list[str], kind: type[UserError]) -> Iterator[None]:
+    try:
+        yield
+    except kind as error:
+        lacking.append(str(error))
 
 
 def _plan(

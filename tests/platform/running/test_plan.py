@@ -13,6 +13,7 @@ import pytest
 from made_records import filled
 from rich.console import Console
 
+import topk_studies
 from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.cli.planning import _plan_data, _print_plan
 from topk_platform.protocol import ArmProgress
@@ -22,6 +23,7 @@ from topk_platform.running import plan as planning
 from topk_platform.running.cluster.machine import local_cpus
 from topk_platform.running.plan import plan
 from topk_platform.running.preflight import timing
+from topk_platform.running.recorded_speeds import recorded_seconds
 from topk_platform.testing import fake_run
 
 
@@ -44,6 +46,7 @@ def test_a_plan_counts_trainings_and_those_that_wait_for_one_another(
     protocol = Protocol(ensemble=ensemble)
     arm = Arm(Regime("all", "digits"), Model("linear"), loss, 3, Recipe(4), protocol=protocol)
     planned = plan(Study("s", [arm], topk=(1, 3), trials=8, seeds=2), store=tmp_path, workers=workers)
+    assert planned.trial_seconds(planned.arms[0]) == 100 / ensemble
     assert planned.elapsed == pytest.approx(seconds)
     assert planned.seconds == pytest.approx(100 * (10 if ensemble == 1 else 3))
 
@@ -134,3 +137,29 @@ def test_stacks_that_leave_the_sampler_too_few_trials_are_named(
     arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(1), protocol=protocol)
     result = plan(Study("s", arms, topk=(1, 3), trials=trials, seeds=searches), store=tmp_path, workers=1)
     assert [chosen in line and "smooth_topk_svm" in line for line in result.crowded] == [True] * bool(chosen)
+
+
+@pytest.mark.parametrize("name", ["berrada2018_noise", "sawada2020_cifar100", "search_imagenet"])
+def test_a_large_study_is_planned_without_its_data_and_gpu(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The GPU is asked for first, because the data may be 150 GB."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    study = getattr(topk_studies, name)()
+    begun: list[int] = []
+    made = plan(study, store=tmp_path, data=tmp_path / "none", begun=lambda first: begun.append(first.left))
+    _print_plan(Console(width=200), made)
+    out = capsys.readouterr().out
+    assert ["cuda" in made.lacking[0], "dataset" in made.lacking[1]] == [True, True]
+    assert (
+        begun == [made.left] and f"{made.left} trials left" in out and str(study.arms[0].recipe.epochs) in out
+    )
+    known = {arm.arm.name: made.trial_seconds(arm) for arm in made.arms if arm.arm.name not in made.untimed}
+    assert len(made.untimed) == (len(made.arms) if name == "sawada2020_cifar100" else 0)
+    assert all(seconds > 60 for seconds in known.values()) and ("about 0 s" not in out)
+
+
+def test_a_smaller_part_of_the_images_takes_less_time() -> None:
+    arms = {arm.regime.name: arm for arm in topk_studies.search_cifar100_fraction().arms}
+    seconds = recorded_seconds(arms)
+    assert seconds["images-50"] / seconds["images-10"] == pytest.approx(5, rel=0.02)

@@ -1,0 +1,92 @@
+"""What a plan knows of large studies without their data and their GPU: numbers of images, and recorded speeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from topk_platform.specs import Arm, Model, PerClass, Recipe, Regime, TrainFraction
+
+__all__ = ["GPU", "recorded_seconds", "training_images"]
+
+GPU = "H200"
+"""The kind of GPU on which the speeds were recorded, alone on it."""
+
+# Training images and classes of the datasets that are not in this package, with their default options.
+_SIZES = {
+    "cifar100": (45_000, 100),
+    "imagenet": (1_231_167, 1000),
+    "imagenet_lt": (115_846, 1000),
+    "plantnet300k": (243_916, 1081),
+}
+
+
+@dataclass(frozen=True)
+class _Speed:
+    """A network's recorded speed in training.
+
+    Args:
+        model: The network's name.
+        options: Its options.
+        step: Seconds of a step, of 64 to 128 images; 0 if the step is not what limits it.
+        images: Images a second; infinite if they are not what limits it.
+    """
+
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    step: float = 0.0
+    images: float = math.inf
+
+    def fits(self, model: Model) -> bool:
+        return model.name == self.model and dict(model.options) == self.options
+
+    def seconds(self, images: int, recipe: Recipe) -> float:
+        steps = math.ceil(images / recipe.batch_size)
+        return recipe.epochs * max(steps * self.step, images / self.images)
+
+
+_SPEEDS = (
+    _Speed("densenet", {"depth": 40, "growth": 40}, step=0.030),
+    _Speed("torchvision", {"architecture": "resnet18"}, images=17_000.0),
+)
+
+
+def training_images(regime: Regime) -> int | None:
+    """Return about how many images each epoch of a regime has, at most; None for a dataset that is not known.
+
+    Example:
+        >>> training_images(Regime("tenth", "cifar100", (TrainFraction(0.1),))), training_images(Regime("r", "ring"))
+        (4500, None)
+    """
+    if regime.dataset not in _SIZES:
+        return None
+    images, classes = _SIZES[regime.dataset]
+    for condition in regime.conditions:
+        if isinstance(condition, TrainFraction):
+            images = round(images * condition.fraction)
+        elif isinstance(condition, PerClass):
+            images = min(images, condition.samples * classes)
+    return images
+
+
+def recorded_seconds(arms: Mapping[str, Arm]) -> dict[str, float]:
+    """Return about how many seconds a trial of each arm takes on one :data:`GPU`; arms without a speed are left out.
+
+    Args:
+        arms: The arms by their identities.
+
+    Example:
+        >>> from topk_studies import berrada2018_noise
+        >>> (arm, *_) = berrada2018_noise().arms
+        >>> recorded_seconds({"a": arm})["a"] / 3600  # 300 epochs of 704 steps
+        1.76
+    """
+    known = {}
+    for arm_id, arm in arms.items():
+        images = training_images(arm.regime)
+        speed = next((speed for speed in _SPEEDS if speed.fits(arm.model)), None)
+        if images is not None and speed is not None:
+            known[arm_id] = speed.seconds(images, arm.recipe)
+    return known
