@@ -1,8 +1,7 @@
-"""`topk plan --address` on a cluster of two nodes on which six things are wrong, for real or as a node sees it."""
+"""`topk plan --address` on a cluster of two nodes on which five things are wrong, for real or as a node sees it."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import shutil
@@ -19,8 +18,7 @@ from ray.cluster_utils import Cluster
 from topk_platform.running.cluster.ray_internals import on_loopback
 
 OWN = ["unshare", "--user", "--map-root-user", "--mount"]
-AHEAD = 600
-WRONG, NOTES = 6, 2
+WRONG = 5
 COMMAND = ("plan", "doctor_lab:study", "--mlflow", "http://127.0.0.1:9", "--address")
 
 PARTS = """
@@ -38,7 +36,6 @@ regimes = [Regime("birds", "image_folder", options=options)]
 arms = grid(regimes, [Model("doctor_parts:network")], [Loss("cross_entropy")], k=1, recipe=Recipe(epochs=1))
 study = Study("birds", arms, topk=(1,))
 """
-LATE = f"import time\ntell = time.time\ntime.time = lambda: tell() + {AHEAD}\n"
 
 pytestmark = [
     pytest.mark.slow,
@@ -66,32 +63,20 @@ def package(name: str) -> Path:
     return Path(spec.origin).parent
 
 
-def metadata_of(name: str) -> Path:
-    (result,) = {
-        file.locate().parent for file in importlib.metadata.files(name) or () if file.name == "METADATA"
-    }
-    return Path(result)
-
-
 def broken(folder: Path, lab: Path) -> list[str]:
-    """The mounts and variables of a node: its own empty store and data, a full disk, no Numba, an older Optuna."""
-    made = {name: folder / name for name in ("numba", "sklearn", "optuna", "late", "tmp")}
+    """The mounts and variables of a node: its own empty store and data, no Numba."""
+    made = {name: folder / name for name in ("numba", "sklearn")}
     for path in made.values():
         path.mkdir()
     for name in ("numba", "sklearn"):
         line = f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n"
         (made[name] / "__init__.py").write_text(line)
-    (made["optuna"] / "METADATA").write_text("Metadata-Version: 2.1\nName: optuna\nVersion: 3.6.0\n")
-    (made["late"] / "sitecustomize.py").write_text(LATE)
     mounts = [
         *(f"mount --bind {made[name]} {package(name)}" for name in ("numba", "sklearn")),
-        f"mount --bind {made['optuna']} {metadata_of('optuna')}",
         f"mount -t tmpfs tmpfs {lab / 'data'}",
         f"mount -t tmpfs tmpfs {lab / 'runs'}",
-        f"mount -t tmpfs -o size=64m tmpfs {made['tmp']}",
     ]
-    variables = f"TMPDIR={made['tmp']} PYTHONPATH={made['late']}"
-    return [*OWN, "sh", "-c", f'{" && ".join(mounts)} && exec env {variables} "$@"', "sh"]
+    return [*OWN, "sh", "-c", f'{" && ".join(mounts)} && exec "$@"', "sh"]
 
 
 @pytest.fixture(scope="module")
@@ -135,19 +120,14 @@ def test_each_thing_that_is_wrong_is_reported_with_its_place(
     findings: list[dict[str, Any]], lab: Path
 ) -> None:
     assert all(one["remedy"] and "head" not in one["node"] for one in findings)
-    checks = ["tracking", "versions", "modules", "data", "store", "disk", "clock", "same bits"]
+    checks = ["tracking", "modules", "data", "store", "same bits"]
     result = {one["check"]: one["finding"] for one in findings}
     assert sorted(one["check"] for one in findings) == sorted(checks), findings
-    assert {one["check"] for one in findings if not one["wrong"]} == {"disk", "clock"}
     assert {one["check"] for one in findings if one["node"] == "driver"} == {"tracking"}
     assert result["tracking"].startswith("mlflow must be")
-    assert result["versions"] == "optuna 3.6.0, the platform takes <6,>=4.5"
     assert result["same bits"].startswith("losses torch, not numba ")
     assert "No module named 'sklearn'" in result["modules"]
     assert f"there is no folder {lab / 'data' / 'birds'}" in result["data"]
-    assert result["disk"] == "0.1 GiB free for temporary files"
-    assert result["clock"].split()[1:] == ["s", "ahead", "of", "the", "driver's"]
-    assert AHEAD - 5 <= float(result["clock"].split()[0]) <= AHEAD
     assert "the driver's file is missing" in result["store"]
     assert list((lab / "runs").iterdir()) == []
 
@@ -156,15 +136,14 @@ def test_a_run_refuses_all_of_it_in_one_line(visited: Any, lab: Path, nodes: Clu
     _, err = visited.topk("run", "doctor_lab:study", "--mlflow", "none", "--address", nodes.address, code=2)
     line = err.splitlines()[-1]
     assert line.startswith("topk: the cluster cannot train study birds: ")
-    assert all(f"{check}, 127.0.0.1 (" in line for check in ("versions", "modules", "data", "store"))
-    assert "Note: disk, 127.0.0.1 (" in err and "Note: clock, 127.0.0.1 (" in err
+    assert all(f"{check}, 127.0.0.1 (" in line for check in ("modules", "data", "store"))
     assert list((lab / "runs").iterdir()) == []
 
 
 def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
     out, _ = visited.topk(*COMMAND, nodes.address, code=1)
     begins = [line.split()[0] for line in out.splitlines() if line.startswith(("WRONG", "note"))]
-    assert begins == ["WRONG"] * WRONG + ["note"] * NOTES
+    assert begins == ["WRONG"] * WRONG
 
 
 def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:

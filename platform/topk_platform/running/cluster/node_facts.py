@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
-import platform
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records import Store
@@ -27,7 +18,7 @@ from topk_platform.running.cluster.machine import slices_here
 from topk_platform.specs import Arm, Regime
 from topk_platform.versions import differences, loaded_version, references
 
-__all__ = ["DRIVER", "Answer", "Finding", "Question", "examine", "fingerprints", "grouped", "requirements"]
+__all__ = ["DRIVER", "Answer", "Finding", "Question", "examine", "fingerprints", "grouped"]
 
 DRIVER = "driver"
 """The name of the machine that starts the study."""
@@ -39,21 +30,16 @@ _REMEDIES = {
     "node": "see Ray's logs there: a node needs all that pip install 'topk-studies[platform]' brings. A Ray that you "
     "have connected gets this package by runtime_env={'py_modules': [topk_losses, topk_platform]}",
     "left out": "none: the others are enough, and trials check it if it is back",
-    "versions": "pip install 'topk-studies[platform]' there, with the driver's Python",
     "same bits": "take machines of one kind with the same packages, choose a kind of GPU with --accelerator, or let "
     "machines differ with --mixed of `topk run`: the table then says so",
     "code": "install topk-studies there again, or remove other copies from PYTHONPATH",
     "modules": "install there what the module imports",
     "data": "copy the driver's folder of datasets there, or give --data a folder of all machines",
     "gpus": "repair the driver there, or start Ray there with --num-gpus of those that torch can use",
-    "disk": "free some of that disk, or use another one",
-    "clock": "let a time service set it there (chrony, systemd-timesyncd)",
     "store": "give --store a folder that all machines share, or s3://, gs:// or az:// with credentials everywhere",
     "tracking": "start the server, or correct its address",
 }
-_NOTES = {"token", "left out", "disk", "clock"}
-_DISTRIBUTION, _EXTRA = "topk-studies", "platform"
-_GIB = 2**30
+_NOTES = {"token", "left out"}
 _GPU_SECONDS = 120
 # This runs in a process of its own: a broken driver may hang, and Ray hides GPUs from processes that asked for none. A
 # GPU that other processes fill, or that takes one process at a time, has no memory left for this one.
@@ -99,8 +85,8 @@ class Finding:
 def grouped(findings: Iterable[Finding]) -> dict[tuple[bool, str, str, str], list[str]]:
     """Return the nodes of each finding, so that what is the same on several is said once; what is wrong comes first."""
     nodes: dict[tuple[bool, str, str, str], list[str]] = {}
-    for one in sorted(findings, key=lambda one: not one.wrong):
-        nodes.setdefault((one.wrong, one.check, one.finding, one.remedy), []).append(one.node)
+    for item in sorted(findings, key=lambda finding: not finding.wrong):
+        nodes.setdefault((item.wrong, item.check, item.finding, item.remedy), []).append(item.node)
     return nodes
 
 
@@ -114,7 +100,6 @@ class Question:
         code: The components of each arm with their versions, by the arm's name.
         data: The folder of datasets.
         fingerprints: The fingerprint of each regime's data, by the regime's name.
-        packages: The supported versions of packages.
         device: The device on which the trials are to run, ``"cpu"`` or ``"cuda"``.
         gpus: How many GPUs Ray counts there.
         store: The address of the store; empty if there is none.
@@ -126,7 +111,6 @@ class Question:
     code: Mapping[str, str] = field(default_factory=dict)
     data: str = ""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
     device: str = "cpu"
     gpus: float = 0.0
     store: str = ""
@@ -141,25 +125,21 @@ class Answer:
         node: The node's name.
         findings: What is wrong or to note there.
         environments: The environment of trainings on each device that trials would get.
-        time: Its clock's time at the end, in seconds since 1970; 0 if it has not answered.
     """
 
     node: str
     findings: Sequence[Finding] = ()
     environments: Sequence[Mapping[str, str]] = ()
-    time: float = 0.0
 
 
 def examine(question: Question) -> Answer:
     """Return this machine's answer; a file of 1 MiB is written into the store, if one was given, and deleted."""
     environments: list[Mapping[str, str]] = []
     looks: list[tuple[str, Callable[[], list[str] | None]]] = [
-        *(("versions", partial(_package, *package)) for package in question.packages.items()),
         *(("modules", partial(_module, name)) for arm in question.arms for name in references(arm)),
         *(("code", partial(_code, arm, question.code)) for arm in question.arms),
         *(("data", partial(_data, regime, question)) for regime in _datasets(question.arms)),
         ("store", partial(_store, question)),
-        ("disk", partial(_disks, question)),
         ("gpus" if question.device == "cuda" else "modules", partial(_devices, question, environments)),
     ]
     texts: list[tuple[str, str]] = []
@@ -169,34 +149,7 @@ def examine(question: Question) -> Answer:
         except Exception as error:  # noqa: BLE001 - the next question is asked after any error
             texts.append((check, reason(error)))
     findings = [Finding.of(check, question.node, text) for check, text in dict.fromkeys(texts)]
-    return Answer(question.node, findings, environments, time.time())
-
-
-def requirements() -> dict[str, str]:
-    """Return the packages that the platform needs, each with the supported versions, and this machine's Python.
-
-    There are no packages if this one runs from its sources and is not installed.
-
-    Example:
-        >>> "torch" in requirements()
-        True
-    """
-    lines: Sequence[str] = ()
-    with suppress(importlib.metadata.PackageNotFoundError):
-        lines = importlib.metadata.requires(_DISTRIBUTION) or ()
-    needed = [
-        one for one in map(Requirement, lines) if one.marker is None or one.marker.evaluate({"extra": _EXTRA})
-    ]
-    return {"python": f"=={platform.python_version()}", **{one.name: str(one.specifier) for one in needed}}
-
-
-def _package(name: str, supported: str) -> list[str]:
-    try:
-        version = platform.python_version() if name == "python" else importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return [f"{name} is not installed, the platform takes {supported or 'any'}"]
-    fits = SpecifierSet(supported).contains(version, prereleases=True)
-    return [] if fits else [f"{name} {version}, the platform takes {supported}"]
+    return Answer(question.node, findings, environments)
 
 
 def _module(name: str) -> None:
@@ -250,15 +203,6 @@ def _store(question: Question) -> None:
                 f"{store.uri} is a place that this machine does not see: the driver's file is missing"
             )
         store.check_writable()
-
-
-def _disks(question: Question) -> list[str]:
-    local = "" if "://" in question.store else question.store
-    folders = {"temporary files": tempfile.gettempdir(), "the store": local}
-    free = {
-        name: shutil.disk_usage(path).free for name, path in folders.items() if path and Path(path).is_dir()
-    }
-    return [f"{left / _GIB:.1f} GiB free for {name}" for name, left in free.items() if left < _GIB]
 
 
 def _devices(question: Question, environments: list[Mapping[str, str]]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,6 @@ from topk_platform.running.cluster.node_facts import (
     examine,
     fingerprints,
     grouped,
-    requirements,
 )
 from topk_platform.running.cluster.ray_internals import reason_in
 from topk_platform.running.cluster.reaching import NotYetError, Patience, is_loopback
@@ -39,7 +37,6 @@ from topk_platform.versions import loaded_version
 
 __all__ = ["ask_nodes", "check_cluster", "check_nodes"]
 
-_SECONDS_OFF = 300.0  # beyond this, object stores refuse signed requests
 _QUIET_SECONDS = 5.0  # before a line names the nodes that have not answered
 _SOON_SECONDS = 120.0  # the first worker of a node fetches the packages, imports torch and reads the data
 _LATE_SECONDS = 900.0
@@ -141,9 +138,7 @@ def _look_at_nodes(
     data, code = str(data_folder()), {arm.name: loaded_version(arm) for arm in study.arms}
     known = fingerprints(study.arms, data)
     with _marked(store) as (address, name):
-        question = Question(
-            "", study.arms, code, data, known, requirements(), study.device, 0.0, address, name
-        )
+        question = Question("", study.arms, code, data, known, study.device, 0.0, address, name)
         answers = ask_nodes(question, trial_resources(study), patience, everyone=everyone)
     kinds = [kind for answer in answers for kind in answer.environments]
     expected = dict(Counter(tuple(kind.items()) for kind in kinds).most_common(1)[0][0]) if kinds else {}
@@ -216,7 +211,7 @@ def ask_nodes(
 def _answered(asked: Mapping[Any, str], patience: Patience, everyone: bool) -> list[Answer]:
     """Return the answers in time, and for the other nodes that they are left out, or wrong if there is no answer."""
     began, waiting, answers = patience.clock(), list(asked), list[Answer]()
-    start, said = time.time(), not asked
+    said = not asked
     usual = _LATE_SECONDS if everyone or patience.seconds is None else patience.seconds
     while waiting and (passed := patience.clock() - began) < max(_SOON_SECONDS, usual):
         if passed >= _SOON_SECONDS and not everyone and any(map(_counts, answers)):
@@ -227,7 +222,7 @@ def _answered(asked: Mapping[Any, str], patience: Patience, everyone: bool) -> l
                 f"waiting for {first_few([asked[one] for one in waiting], _NAMED)} to answer: starting, or busy"
             )
         arrived, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=1.0)
-        answers += [_answer(asked[one], one, start) for one in arrived]
+        answers += [_answer(asked[one], one) for one in arrived]
     silent = "left out" if any(map(_counts, answers)) and not everyone else "node"
     for request in waiting:
         ray.cancel(request)
@@ -242,16 +237,11 @@ def _counts(answer: Answer) -> bool:
     return not any(one.check == "left out" for one in answer.findings)
 
 
-def _answer(node: str, request: Any, start: float) -> Answer:
+def _answer(node: str, request: Any) -> Answer:
     try:
         answer: Answer = ray.get(request)
     except LOST:
         return Answer(node, [Finding.of("left out", node, "was lost before it answered")])
     except (RayError, ImportError) as error:
         return Answer(node, [Finding.of("node", node, reason_in(str(error)))])
-    # At least by so much, for the question and the answer take time.
-    behind = max(0.0, start - answer.time) + min(0.0, time.time() - answer.time)
-    if abs(behind) < _SECONDS_OFF:
-        return answer
-    text = f"{abs(behind):.0f} s {'behind' if behind > 0 else 'ahead of'} the driver's"
-    return replace(answer, findings=[*answer.findings, Finding.of("clock", node, text)])
+    return answer

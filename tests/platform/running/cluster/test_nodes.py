@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -235,8 +234,8 @@ class Nodes:
         if isinstance(answer := self._answer(name), Exception):
             raise answer
         if isinstance(answer, str):
-            return Answer(name, [Finding.of(answer, name, "this")], [environment("cpu")], time.time())
-        return Answer(name, (), [answer], time.time())
+            return Answer(name, [Finding.of(answer, name, "this")], [environment("cpu")])
+        return Answer(name, (), [answer])
 
     def cancel(self, name: str) -> None:
         self.cancelled.append(name)
@@ -294,10 +293,10 @@ def test_nodes_that_differ_are_taken_where_the_user_allows_it_and_nothing_else_i
 
 
 def test_what_is_only_to_note_stops_nothing(ask: Any) -> None:
-    nodes, result = ask(HERE, "disk", GONE)
+    nodes, result = ask(HERE, "token", GONE)
     assert result == HERE
     assert nodes.messages == [
-        "Note: disk, 10.0.0.1 (node-1): this",
+        "Note: token, 10.0.0.1 (node-1): this",
         LEFT_OUT.format(2, 2, "was lost before it answered"),
     ]
 
@@ -344,18 +343,6 @@ def test_answers_are_waited_for(
 def test_a_node_is_waited_for_where_none_is_left(ask: Any, answers: list[Any], why: str) -> None:
     _, error = ask(*answers, wait=0)
     assert error.startswith(why)
-
-
-@pytest.mark.parametrize(
-    ("off", "text"), [(60.0, None), (-600.0, "behind the driver's"), (700.0, "ahead of the driver's")]
-)
-def test_clocks_agree_within_what_object_stores_take(
-    ask: Any, off: float, text: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Nodes, "get", lambda _nodes, name: Answer(name, (), [HERE], time.time() + off))
-    nodes, _ = ask(HERE)
-    assert [line for line in nodes.messages if text and text in line] == nodes.messages
-    assert len(nodes.messages) == (text is not None)
 
 
 # The store
