@@ -94,7 +94,7 @@ def plan(
         data=data,
         download=download,
         workers=workers,
-        begun=None if json else partial(_print_begun, console),
+        begun=partial(_print_begun, console) if console.is_terminal and not json else None,
     )
     planned, findings = (planning(), []) if address is None else _tried(planning)
     if address is not None:
