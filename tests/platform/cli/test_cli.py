@@ -249,13 +249,14 @@ def test_before_anything_ran_there_is_a_table_of_what_is_published(topk: Topk, l
     assert not (lab / "runs").exists()
 
 
-@pytest.mark.parametrize("command", ["run", "plan"])
-def test_a_study_for_a_gpu_is_refused_where_there_is_none(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch, lab: Path, command: str
+def test_a_study_for_a_gpu_is_refused_where_there_is_none_and_planned(
+    topk: Topk, monkeypatch: pytest.MonkeyPatch, lab: Path
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    code, out, err = topk(command, "lab_of_bad_things:on_gpu")
+    code, out, err = topk("run", "lab_of_bad_things:on_gpu")
     assert (code, out, err.count("\n")) == (2, "", 1) and "device 'cuda'" in err
+    code, out, _ = topk("plan", "lab_of_bad_things:on_gpu")
+    assert code == 0 and "Missing here: study" in out and "device 'cuda'" in out
 
 
 @pytest.mark.slow
