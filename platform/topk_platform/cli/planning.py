@@ -25,7 +25,7 @@ from topk_platform.running.cluster.node_facts import DRIVER, Finding, grouped
 from topk_platform.running.cluster.reaching import host_and_port
 from topk_platform.running.plan import Plan
 from topk_platform.running.plan import plan as plan_study
-from topk_platform.running.recorded_speeds import GPU, training_images
+from topk_platform.running.preflight.recorded_speeds import GPU, training_images
 from topk_platform.running.views import duration
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few, plural

@@ -25,7 +25,7 @@ from topk_platform.records import (
 )
 from topk_platform.running.cluster.machine import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
-from topk_platform.running.recorded_speeds import recorded_seconds
+from topk_platform.running.preflight.recorded_speeds import recorded_seconds
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.state import as_checked, complete_histories, finished
 from topk_platform.specs import Study, digest
@@ -56,7 +56,7 @@ class Plan:
             it is known to be alive, or there is no such run.
         notes: Lines about classes that a split lacks, such as those that label noise empties.
         lacking: What this machine lacks to run the study, its GPU first, then its data; times then come from recorded
-            speeds, see :mod:`~topk_platform.running.recorded_speeds`.
+            speeds, see :mod:`~topk_platform.running.preflight.recorded_speeds`.
     """
 
     study: Study

@@ -23,7 +23,7 @@ from topk_platform.running import plan as planning
 from topk_platform.running.cluster.machine import local_cpus
 from topk_platform.running.plan import plan
 from topk_platform.running.preflight import timing
-from topk_platform.running.recorded_speeds import recorded_seconds
+from topk_platform.running.preflight.recorded_speeds import recorded_seconds
 from topk_platform.testing import fake_run
 
 
