@@ -141,7 +141,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
                 "            case OptunaSampler(reference, options):",
                 "            case BruteForce():\n                return _referenced('BruteForceSampler', {}, seed)\n",
             ),
-            ("TPE, Arm, ", "BruteForce, "),
+            ("TPE, Dimension", "BruteForce, "),
         ],
         "docs/searching.md": [("", "\n| `BruteForce()` | every value once | |\n")],
     },

@@ -25,9 +25,9 @@ from topk_platform import (
     Study,
     data,
     plot,
-    protocol,
     table,
 )
+from topk_platform.protocol.suggest import check_sampler
 from topk_platform.records import Store
 from topk_platform.reports.catalogue import as_format
 from topk_platform.reports.plots.axis import axis_of
@@ -103,7 +103,7 @@ def use_sampler(folder: str) -> None:
     arm = Arm(
         Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=Protocol(sampler=BruteForce())
     )
-    protocol.check_sampler(arm, 3)
+    check_sampler(arm, 3)
     rows = faked(Study("added", [arm], topk=(1, 3), trials=3, seeds=1), folder)
     assert {json.loads(row["values"])["batch_size"] for row in rows if row["phase"] == "search"} == {
         16,

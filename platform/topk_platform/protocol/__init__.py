@@ -2,7 +2,6 @@
 
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.pruning import early_correlations, stopping_values
-from topk_platform.protocol.samplers import check_sampler, informed
 from topk_platform.protocol.search_progress import Ended, Slot
 from topk_platform.protocol.study_progress import Counts, Durations, Pace, StudyProgress, Tally
 
@@ -15,8 +14,6 @@ __all__ = [
     "Slot",
     "StudyProgress",
     "Tally",
-    "check_sampler",
     "early_correlations",
-    "informed",
     "stopping_values",
 ]

@@ -14,16 +14,20 @@ from optuna.samplers import RandomSampler
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from topk_platform.errors import UserError, as_user_error
+from topk_platform.protocol.pruning import stopping_values
 from topk_platform.protocol.samplers import make_sampler
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.specs import (
     TPE,
+    Arm,
     Choice,
     Dimension,
     Float,
     Grid,
     Int,
     Loss,
+    OptunaSampler,
     Protocol,
     Sampler,
     Scalar,
@@ -31,8 +35,9 @@ from topk_platform.specs import (
 )
 from topk_platform.specs.space import is_active
 
-__all__ = ["Searcher", "frozen_trial", "suggest", "to_optuna"]
+__all__ = ["Searcher", "check_sampler", "frozen_trial", "suggest", "to_optuna"]
 
+_TRIED = 3  # made-up trials after the random ones; Optuna's samplers begin to choose with the second or third
 _SOME_TIME = datetime(1970, 1, 1)  # Optuna requires a time; samplers do not look at it
 
 
@@ -234,3 +239,49 @@ def _frozen(
         datetime_start=_SOME_TIME,
         datetime_complete=None if state is TrialState.RUNNING else _SOME_TIME,
     )
+
+
+def check_sampler(arm: Arm, trials: int) -> None:
+    """Raise ``UserError`` unless an arm's sampler suggests values and fits its space and budget, and its pruner works.
+
+    Args:
+        arm: The arm.
+        trials: How many search trials the study asks for.
+    """
+    if not arm.is_searched:
+        return
+    stopping_values(arm.protocol.pruner, arm.recipe, ())
+    match arm.protocol.sampler:
+        case Grid() as grid:
+            _check_grid(arm, grid, trials)
+        case OptunaSampler() as sampler:
+            try:
+                _try(sampler, arm)
+            except UserError as error:
+                raise UserError(f"arm {arm.name}: {error}") from error
+
+
+def _try(sampler: OptunaSampler, arm: Arm) -> None:
+    """Let a sampler suggest a trial after made-up ones: packages that it lacks are often imported only then."""
+    searcher, past = Searcher("try", arm.loss, sampler, range), list[Ended]()
+    with as_user_error(f"sampler {sampler.reference}"):
+        for number in range(sampler.random + _TRIED):
+            values = searcher.suggest(number, past)
+            past.append(Ended(number, values, "completed", {1: 1 / (1 + number)}))
+
+
+def _check_grid(arm: Arm, grid: Grid, trials: int) -> None:
+    if arm.loss.then:
+        raise UserError(f"arm {arm.name}: a Grid lists its points itself: leave out then of the loss")
+    try:
+        needed = len(grid.combinations(arm.loss.space, arm.loss.first))
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from error
+    repeats = arm.repeats
+    held = min(repeats.length(search, trials) for search in range(repeats.count))
+    if needed > held:
+        shared = f", divided among {repeats.count} searches" if repeats.count > 1 else ""
+        raise UserError(
+            f"arm {arm.name}: its Grid has {needed} points, including the first trial's, but the budget has only "
+            f"trials={trials}{shared}: ask for {trials + repeats.count * (needed - held)} trials, or for fewer points"
+        )

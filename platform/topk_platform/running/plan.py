@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, Durations, StudyProgress, informed
+from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.records import (
     ArmHistory,
     Ledger,
@@ -125,8 +125,8 @@ class Plan:
         each = self.study.trials // self.study.searches
         kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
         for arm in (plan.arm for plan in self.arms if plan.arm.is_searched):
-            chosen = informed(arm.protocol, each)
-            if 2 * chosen < each <= 2 * informed(replace(arm.protocol, ensemble=1), each):
+            chosen = arm.protocol.informed(each)
+            if 2 * chosen < each <= 2 * replace(arm.protocol, ensemble=1).informed(each):
                 kinds[arm.protocol.ensemble, chosen].append(arm.name)
         return [
             f"With stacks of {size}, the sampler chooses only {chosen} of the {each} trials of a search by earlier "

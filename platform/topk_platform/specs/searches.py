@@ -165,3 +165,15 @@ class Protocol(Checked):
             (range(0, 4), range(0, 4))
         """
         return range(max(0, number // self.ensemble * self.ensemble - self.width + 1))
+
+    def informed(self, trials: int) -> int:
+        """Return for how many of a search's trials the sampler uses the results of earlier trials.
+
+        Args:
+            trials: How many trials the search has.
+
+        Example:
+            >>> Protocol(ensemble=5).informed(15), Protocol(ensemble=8).informed(15)
+            (9, 7)
+        """
+        return sum(number > self.sampler.random and len(self.known(number)) > 0 for number in range(trials))

@@ -23,9 +23,10 @@ from topk_platform import (
     Regime,
     UserError,
 )
-from topk_platform.protocol import check_sampler, early_correlations, stopping_values
+from topk_platform.protocol import early_correlations, stopping_values
 from topk_platform.protocol.pruning import rung_epochs
 from topk_platform.protocol.search_progress import Ended
+from topk_platform.protocol.suggest import check_sampler
 from topk_platform.specs import EpochRecord
 from topk_platform.training.member import Member
 from topk_platform.versions import version_of

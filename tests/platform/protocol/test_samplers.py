@@ -27,9 +27,8 @@ from topk_platform import (
     Regime,
     UserError,
 )
-from topk_platform.protocol import check_sampler
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.protocol.suggest import Searcher, suggest
+from topk_platform.protocol.suggest import Searcher, check_sampler, suggest
 from topk_platform.specs import Dimension, Sampler, Scalar, Status, canonical_json
 from topk_platform.testing import SamplerContract
 

@@ -21,7 +21,7 @@ from topk_platform import (
     Regime,
     Study,
 )
-from topk_platform.protocol import check_sampler
+from topk_platform.protocol.suggest import check_sampler
 from topk_platform.specs import STANDINS, smoke_arm
 
 

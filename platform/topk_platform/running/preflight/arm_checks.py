@@ -24,7 +24,7 @@ from topk_platform.errors import MissingDataError, UserError
 from topk_platform.identity import Identity
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
-from topk_platform.protocol import check_sampler
+from topk_platform.protocol.suggest import check_sampler
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import Draws
 from topk_platform.specs import (
