@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.records import Tally
+from topk_platform.protocol import Tally
 from topk_platform.reports.catalogue import TABLE_FORMATS, as_format
 from topk_platform.reports.notes import legend
 from topk_platform.reports.result_tables import to_rich
