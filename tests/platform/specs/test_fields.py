@@ -42,7 +42,7 @@ def test_a_study_is_no_name_and_no_function(name: str) -> None:
         (run, {"progress": 3}, "progress must be a function or True or False, got 3"),
         (run, {"download": "no"}, "download must be True or False, got 'no'"),
         (plan, {"workers": 1.5}, "workers must be a whole number at least 1 or None, got 1.5"),
-        (table, {"seeds": True}, "seeds must be a whole number or None, got True"),
+        (table, {"only": True}, "only must be a string or a sequence, each a string or None, got True"),
     ],
 )
 def test_other_arguments_are_named_with_their_rule(
