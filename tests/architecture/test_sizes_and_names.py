@@ -100,7 +100,6 @@ MOST_FILES = 15
 
 # Files of the platform with more lines than a reader takes in at once; none is added.
 LONG_FILES = {
-    "running/loop.py": "a run from start to end",
     "running/views.py": "what a terminal shows of a run",
     "running/watching.py": "what is known of a running study",
     "specs/study.py": "a study, half of it what its arguments mean",

@@ -198,8 +198,8 @@ class _Run:
 
     def _again(self) -> Again:
         kinds = KINDS if self.options.networks else NEEDED
-        failed = self.options.retry_failed
-        return what_trains_again(self.rows, self.whole, self.part, self.counted, kinds, failed=failed)
+        parts = (self.rows, self.whole, self.part, self.counted, kinds)
+        return what_trains_again(*parts, failed=self.options.retry_failed)
 
     def _known(self, study: Study) -> dict[str, ArmHistory]:
         return self.rows.histories(study, last_counted(self.ledger, study))
@@ -250,7 +250,7 @@ class _Run:
         if not progress.left:
             notified(Event("begun"))
             return Faults()
-        left = [arm_id for arm_id, arm in progress.arms.items() if arm.left]
+        left = (arm_id for arm_id, arm in progress.arms.items() if arm.left)
         why = "; ".join(map(str, outdated(self.part, self.ledger, self.counted, left)))
         notified(Event("begun", slots=cluster.slots, gpus=cluster.gpus, why=why))
         from topk_platform.running import tuner as tuning  # noqa: PLC0415 - Ray, which a finished study does not need
@@ -289,8 +289,7 @@ class _Run:
     def _table(self) -> Table:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         study = replace(study, changed=self.part.changed)
-        ranks = partial(read_all_ranks, self.store)
-        table = build_table(study, self._known(study), self.part.arms, ranks)
+        table = build_table(study, self._known(study), self.part.arms, partial(read_all_ranks, self.store))
         return replace(table, given=self.options.given)
 
     def _note_undone(self, end: End, tracking_error: str) -> None:

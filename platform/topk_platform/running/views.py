@@ -34,14 +34,8 @@ __all__ = [
 ]
 
 _COUNTS = ("running", "pruned", "diverged", "failed", "lost")
-_STYLES = {
-    "running": "cyan",
-    "pruned": "yellow",
-    "diverged": "red",
-    "failed": "red",
-    "lost": "red",
-    "epoch": "cyan",
-}
+_STYLES = {**dict.fromkeys(("running", "epoch"), "cyan"), "pruned": "yellow"}
+_STYLES |= dict.fromkeys(("diverged", "failed", "lost"), "red")
 _SHORTEST = 12  # configurations get a column only if it has room for this many letters
 _GAP = "  "
 _GIB = 2**30

@@ -114,10 +114,6 @@ class Watch:
         study: The study's name.
         progress: Its progress.
         durations: How long its trainings take; the driver keeps it up to date.
-
-    Attributes:
-        study: The study's name.
-        progress: Its progress.
     """
 
     def __init__(self, study: str, progress: StudyProgress, durations: Durations | None = None) -> None:
@@ -148,14 +144,9 @@ class Watch:
             for trial in event.trials:
                 self._under_way.pop(trial.key, None)
         leads = False
-        if event.record is not None:
-            trial = event.record.trial
-            leads = self._counts[trial.arm_id].add(trial.phase, Ended.from_record(event.record))
-        if event.kind not in (
-            "begun",
-            "started",
-            "progress",
-        ):  # starts are not news: there are as many as ends
+        if (record := event.record) is not None:
+            leads = self._counts[record.trial.arm_id].add(record.trial.phase, Ended.from_record(record))
+        if event.kind not in ("begun", "started", "progress"):  # starts are as many as ends
             self._events.append((datetime.now(UTC), _news(event, leads)))
 
     @property
