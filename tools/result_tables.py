@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -26,8 +26,9 @@ from topk_platform.results.findings import Findings
 from topk_platform.results.intervals import Estimate, means_of_searches
 from topk_platform.results.significance import Part, critical
 from topk_platform.results.table import row_and_column
-from topk_platform.specs import scale_of
+from topk_platform.specs import Claim, scale_of
 from topk_studies import evidence, findings_files
+from topk_studies.claims import average_gap
 
 __all__ = ["averages", "filled", "selected"]
 
@@ -69,13 +70,15 @@ def findings_of(name: str) -> Findings:
     return evidence(name)[0]
 
 
-def selected(kind: str, loss: str, metric: str, noise: float, new: bool = False) -> dict[str, list[Cell]]:
-    """Return the cells that an average is over, by study.
+def selected(
+    kind: str, loss: str, metric: str, noise: float, new: bool = False
+) -> dict[str, dict[str, Cell]]:
+    """Return the cells that an average is over, by study and by ``regime/model``.
 
     They are of studies with repeated searches, of networks in :data:`NETWORKS`, of K = 5, of classes with equally many
     images, and of labels that are right, or redrawn among look-alikes with one probability.
     """
-    result: dict[str, list[Cell]] = {}
+    result: dict[str, dict[str, Cell]] = {}
     for name in findings_files():
         if not name.startswith(kind) or name.endswith(NEW) != new:
             continue
@@ -88,34 +91,47 @@ def selected(kind: str, loss: str, metric: str, noise: float, new: bool = False)
             if alike and arm.model.label in NETWORKS and not arm.regime.name.startswith("all"):
                 cell = study.table.cells.get((*row_and_column(study.study, study.table.across, arm), metric))
                 if cell is not None and cell.difference is not None and cell.difference.precision is not None:
-                    result.setdefault(name, []).append(cell)
+                    result.setdefault(name, {})[arm.name.rpartition("/")[0]] = cell
     return result
 
 
-def averages(cells: dict[str, list[Cell]], metric: str = "top5") -> Average:
+def averages(cells: Mapping[str, Mapping[str, Cell]], loss: str, metric: str = "top5") -> Average:
     """Return the mean of the cells' differences, with the interval over searches and test images.
 
-    A row is a search of a study: the mean of its differences over that study's regimes. The rows of a study have the
-    variance s²/R with R - 1 degrees of freedom, and studies are independent. The images' parts are taken as fully
-    correlated, because regimes share test images: their standard errors add up.
+    Each study's regimes are averaged as a claim's contrast is, by the rules of ``docs/statistics.md``. Studies are
+    independent in their searches. The images' parts are taken as fully correlated, because studies share test images:
+    their standard errors add up.
     """
-    every = [cell for of_study in cells.values() for cell in of_study]
-    searches = [rows_of(findings_of(name).study.searches, own) for name, own in cells.items()]
-    parts: list[Part] = []
-    for own in searches:
-        rows = own.mean(0) * len(own) / len(every)
-        parts.append((float(rows.var(ddof=1)) / len(rows), len(rows) - 1))
-    known = [cell.difference.precision for cell in every if cell.difference and cell.difference.precision]
-    images = sum(math.sqrt(one.by_images) for one in known) / len(every)
-    parts.append((images**2, min(one.parts()[1][1] for one in known)))
-    scale = scale_of(metric)
-    return Average(
-        scale * sum(float(own.mean(1).sum()) for own in searches) / len(every),
-        scale * critical(parts) * math.sqrt(sum(variance for variance, _ in parts)),
-        sum(int((own > 0).sum()) for own in searches),
-        sum(own.size for own in searches),
-        len(every),
+    regimes = sum(map(len, cells.values()))
+    mean, images, parts, freedom = 0.0, 0.0, list[Part](), math.inf
+    for name, own in cells.items():
+        estimate, share = estimate_of(name, own, loss, metric), len(own) / regimes
+        assert estimate.precision is not None  # noqa: S101 - cells without one are not selected
+        (by_searches, rows), (by_images, groups) = estimate.precision.parts()
+        mean += share * estimate.mean
+        parts.append((share**2 * by_searches, rows))
+        images += share * math.sqrt(by_images)
+        freedom = min(freedom, groups)
+    parts.append((images**2, freedom))
+    searches = np.concatenate(
+        [rows_of(findings_of(name).study.searches, list(own.values())).ravel() for name, own in cells.items()]
     )
+    scale = scale_of(metric)
+    half_width = scale * critical(parts) * math.sqrt(sum(variance for variance, _ in parts))
+    return Average(scale * mean, half_width, int((searches > 0).sum()), searches.size, regimes)
+
+
+def estimate_of(name: str, columns: Iterable[str], loss: str, metric: str) -> Estimate:
+    """Return a loss's difference to cross-entropy, averaged over ``regime/model`` of a study."""
+    findings = findings_of(name)
+    contrast = average_gap(list(columns), loss, findings.study.baseline, metric)
+    claim = Claim(name="average", text="an average", source="the pages of results", contrasts=[contrast])
+    table = replace(findings.table, study=replace(findings.study, claims=(claim,)))
+    ((evidence_of_it,),) = (
+        decision.evidence for decision in Findings(table, findings.situations, findings.made).decisions()
+    )
+    assert evidence_of_it.estimate is not None  # noqa: S101 - a table has the differences of its cells
+    return evidence_of_it.estimate
 
 
 def rows_of(searches: int, cells: Sequence[Cell]) -> np.ndarray:
@@ -177,7 +193,7 @@ def _averages(loss: str, metric: str) -> Iterator[str]:
         texts = []
         for noise in (0.0, 0.4, 0.8):
             cells = selected(kind, loss, metric, noise, new)
-            result = averages(cells, metric) if cells else None
+            result = averages(cells, loss, metric) if cells else None
             texts.append(
                 f"{result.mean:+.1f} ± {result.half_width:.1f} ({result.ahead} of {result.searches})"
                 if result
