@@ -124,7 +124,7 @@ def averages(cells: Mapping[str, Mapping[str, Cell]], loss: str, metric: str = "
 def estimate_of(name: str, columns: Iterable[str], loss: str, metric: str) -> Estimate:
     """Return a loss's difference to cross-entropy, averaged over ``regime/model`` of a study."""
     findings = findings_of(name)
-    contrast = average_gap(list(columns), loss, findings.study.baseline, metric)
+    contrast = average_gap(list(columns), loss, "cross_entropy", metric)
     claim = Claim(name="average", text="an average", source="the pages of results", contrasts=[contrast])
     table = replace(findings.table, study=replace(findings.study, claims=(claim,)))
     ((evidence_of_it,),) = (
