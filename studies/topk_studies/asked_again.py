@@ -58,7 +58,7 @@ def letters_again() -> Study:
         )
     ]
     study = _study("letters_again", arms, "letters, typefaces exchanged: noise 0.8 or none; an MLP")
-    return replace(study, trials=TRIALS * _SEARCHES, seeds=5 * _SEARCHES)
+    return replace(study, seeds=5 * _SEARCHES)
 
 
 def kanji_again() -> Study:
@@ -105,7 +105,7 @@ def _study(name: str, arms: Iterable[Arm], description: str) -> Study:
         name=name,
         arms=arms,
         topk=TOPK,
-        trials=12 * _SEARCHES,
+        trials=TRIALS * _SEARCHES,
         seeds=2 * _SEARCHES,
         show=SHOW,
         equivalence=1.0,

@@ -72,6 +72,33 @@ def test_an_average_is_that_of_its_searches_by_a_way_of_its_own() -> None:
     assert result.ahead == int((own > 0).sum())
 
 
+PROSE = {
+    "4.6 ± 0.3": ("letters_memory", "smooth_topk_svm", "noise-0.8", "top5"),
+    "8.3 ± 1.3": ("photos_tail", "balanced_softmax", "ratio-100", "macro_top5"),
+    "1.6 ± 1.0": ("letters", "balanced_softmax", "long-tail", "top5"),
+    "+1.4 ± 3.5": ("kanji", "balanced_softmax", "long-tail", "macro_top5"),
+    "+2.2 ± 0.6": ("photos_noise", "topk_transition", "noise-0.8", "top5"),
+    "+2.5 ± 0.8": ("photos_map", "topk_transition", "noise-0.8-images-450", "top5"),
+}
+"""The numbers in the sentences of what-holds, each with its study, loss, regime and metric."""
+
+
+def test_every_number_of_the_sentences_on_what_holds_is_one_of_the_findings() -> None:
+    text = (ROOT / "docs" / "results" / "what-holds.md").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("|")]
+    claims = {claim.name: e for e in evidence("letters_again")[0].decisions() for claim in [e.claim]}
+    of_all = claims["smooth_topk_svm-ahead-with-labels-of-any-class"].evidence[0].estimate
+    assert of_all is not None
+    expected = {f"{100 * of_all.mean:+.1f} ± {100 * of_all.half_width:.1f}"}
+    for number, (study, *key) in PROSE.items():
+        difference = evidence(study)[0].table.cells[*key].difference
+        assert difference is not None
+        computed = f"{100 * difference.mean:+.1f} ± {100 * difference.half_width:.1f}"
+        assert number in (computed, computed.removeprefix("+"))
+        expected.add(number)
+    assert set(re.findall(r"[+-]?\d+\.\d ± \d+\.\d", "\n".join(lines))) == expected
+
+
 def test_every_table_of_the_pages_is_made() -> None:
     """No directive without its lines, and none that is misspelt."""
     for page in PAGES:
