@@ -15,13 +15,13 @@ from topk_platform import Arm, Claim, Contrast, LabelNoise, PerClass, Regime, St
 from topk_platform.specs import Scalar
 from topk_studies.claims import average_gap, level
 from topk_studies.kanji import kanji_arms
-from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, TRIALS, K, recipe
+from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, K, recipe
 from topk_studies.photos import EPOCHS, LINEAR, PHOTOS, SIZES, photo_arms
 from topk_studies.searched_losses import Firsts, searched
 
 __all__ = ["kanji_again", "letters_again", "photos_again"]
 
-_SEARCHES = 10
+_SEARCHES, _TRIALS = 10, 15  # five trials for each dimension of a search
 _ENTROPY, _SVM, _SOFT = "cross_entropy", "smooth_topk_svm", "soft_topk_loss"
 _TITLES = {_SVM: "smooth top-5 SVM", _SOFT: "soft top-5 loss"}
 _ALIKE, _CLEAN, _ALL = "alike", "clean", "all"
@@ -105,7 +105,7 @@ def _study(name: str, arms: Iterable[Arm], description: str) -> Study:
         name=name,
         arms=arms,
         topk=TOPK,
-        trials=TRIALS * _SEARCHES,
+        trials=_TRIALS * _SEARCHES,
         seeds=2 * _SEARCHES,
         show=SHOW,
         equivalence=1.0,

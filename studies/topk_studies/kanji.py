@@ -1,6 +1,6 @@
 """Does what holds for 62 letters hold for a thousand characters? Kanji of free typefaces, every loss searched alike.
 
-All studies take the characters that are used most. All their arms are searched five times in twelve trials each, except
+All studies take the characters that are used most. All their arms are searched five times in twenty trials each, except
 those of :func:`kanji_quick`. With three searches of six trials, differences of accuracies had intervals of 20 points.
 """
 
@@ -132,7 +132,7 @@ def kanji_map() -> Study:
 def kanji_classes() -> Study:
     """Return the study of the number of classes: 62, 1,006 and 2,965 characters in five typefaces.
 
-    Clean, and with labels noised among look-alikes with probability 0.8. Every loss is searched five times, in twelve
+    Clean, and with labels noised among look-alikes with probability 0.8. Every loss is searched five times, in twenty
     trials each, and each of the five configurations is trained with two fresh seeds. Batches grow with the number of
     classes, so all arms take the same number of steps and see each picture equally often.
 
@@ -193,7 +193,7 @@ def _study(
     arms: Iterable[Arm],
     description: str,
     show: tuple[str, ...] = ("top1", "top5"),
-    trials: int = 60,
+    trials: int = 100,
     seeds: int = 10,
 ) -> Study:
     return Study(

@@ -31,7 +31,7 @@ from topk_studies.letters_losses import SAMPLES, as_published, balanced, others
 
 __all__ = ["letters_questions"]
 
-_SEEDS, _SEARCHES, _TRIALS = 10, 5, 12
+_SEEDS, _SEARCHES, _TRIALS = 10, 5, 20
 _TOGETHER = Protocol(ensemble=_SEEDS)
 _CONVNET = Model("convnet", {"width": 8})
 _ENTROPY, _SVM, _SOFT = "cross_entropy", "smooth_topk_svm", "soft_topk_loss"
@@ -58,7 +58,7 @@ def letters_questions() -> Study:
       are too small for so few steps, ``fast`` (a learning rate of 1 in place of 0.1) and ``long`` (80 epochs in place
       of 20) have to help the smooth SVM by more than cross-entropy.
     - ``convolutions``: does the lead with five images and mostly wrong labels hold for a convolutional network? Four
-      losses, each searched five times with twelve trials, beside cross-entropy.
+      losses, each searched five times with twenty trials, beside cross-entropy.
 
     Example:
         >>> [arm.loss.label for arm in letters_questions().only("temperature/*").arms]

@@ -73,7 +73,7 @@ RESNET = Model("resnet_small", {"depth": 8}, label="resnet8")
 HUMAN = "cifar100_confusion.csv"
 """How often people gave each class each name, a file in the data folder; ``docs/photos.md`` says how to make it."""
 
-_TRIALS, _SEEDS = 30, 9  # of every arm, shared out among its searches
+_TRIALS, _SEEDS = 60, 9  # of every arm, shared out among its searches
 _SEARCHES = Protocol(searches=3)
 EPOCHS = 6
 """Epochs of a training on all images."""
@@ -140,7 +140,7 @@ def photos_noise() -> Study:
         for arm in photo_arms([(regime, EPOCHS)], [LINEAR], _losses_on(regime))
     ]
     what = "label noise 0 to 1 within superclasses, and people's errors; a linear head"
-    study = _study("photos_noise", arms, what, trials=60, seeds=10)
+    study = _study("photos_noise", arms, what, trials=100, seeds=10)
     return replace(study, claims=_claims_on_noise([_pair(regime.name) for regime in noises]))
 
 
@@ -236,7 +236,7 @@ def photos_map() -> Study:
     again = _regime("noise-0.8-images-450", PerClass(450), LabelNoise(0.8))
     arms = [arm.searched(5) for arm in photo_arms([*regimes, (again, EPOCHS)], [LINEAR], _MAPPED)]
     what = "noise 0, 0.4, 0.8 by 5 to 100 images a class; a linear head"
-    study = _study("photos_map", arms, what, trials=60, seeds=10)
+    study = _study("photos_map", arms, what, trials=100, seeds=10)
     return replace(study, claims=_claims_on_the_map(_pair(again.name)))
 
 
@@ -273,7 +273,7 @@ def photos_pixels() -> Study:
         name="photos_pixels",
         arms=tuple(arms),
         topk=_TOPK,
-        trials=60,
+        trials=100,
         seeds=10,
         show=("top1", "top5"),
         device="cuda",

@@ -12,7 +12,7 @@ from topk_platform.data.datasets.characters import letters as letters_data
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_studies import STUDIES, letters, letters_again, letters_map, letters_questions, letters_quick
 
-SEARCHED = {letters: (15, 2), letters_map: (15, 2), letters_again: (15, 5), letters_quick: (8, 4)}
+SEARCHED = {letters: (20, 2), letters_map: (20, 2), letters_again: (15, 5), letters_quick: (8, 4)}
 """Trials and seeds of each search."""
 
 NAMES = [name for name in STUDIES if name.startswith("letters")]

@@ -34,6 +34,14 @@ def test_besides_their_own_parameters_all_losses_of_a_study_search_the_same(name
         assert own[study.baseline or ""] == 1 and max(own.values()) <= 2
 
 
+@pytest.mark.parametrize("name", sorted(name for name, study in studies().items() if study.searches > 1))
+def test_a_study_that_compares_has_five_trials_for_each_dimension_of_a_search(name: str) -> None:
+    """But for those that take minutes: no loss is searched too short because it has more dimensions than others."""
+    study = studies()[name]
+    most = max(len(arm.loss.space) for arm in study.arms)
+    assert name.endswith("_quick") or study.trials // study.searches >= 5 * most
+
+
 def test_ranges_hold_the_shipped_choices_of_letters_well_inside() -> None:
     """An end is a twentieth of a range, so an indifferent value is at one of two ends in a tenth of the choices.
 
