@@ -221,7 +221,7 @@ def usual_variance(searches: Iterable[Sequence[float]]) -> float:
         searches: The means of each arm's searches.
 
     Example:
-        >>> usual_variance([[0.1, 0.3], [0.1, 0.5], [0.2, 0.2], []])
+        >>> round(usual_variance([[0.1, 0.3], [0.1, 0.5], [0.2, 0.2], []]), 6)
         0.02
     """
     result = [float(np.var(means, ddof=1)) for means in searches if len(means) > 1]

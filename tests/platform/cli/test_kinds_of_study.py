@@ -184,7 +184,13 @@ READING = (
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+QUICK = ("plain", "inactive at first", "conditions searched twice")
+"""The kinds that every run of the tests reads; each takes some seconds."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind in QUICK else pytest.mark.slow) for kind in KINDS]
+)
 def test_every_kind_of_study_can_be_read(kind: str, read_all: Callable[..., None], tmp_path: Path) -> None:
     fake_run(KINDS[kind], tmp_path / "runs", score)
     read_all(KINDS[kind], REFUSED.get(kind, ""))

@@ -80,7 +80,7 @@ def recorded_seconds(arms: Mapping[str, Arm]) -> dict[str, float]:
     Example:
         >>> from topk_studies import berrada2018_noise
         >>> (arm, *_) = berrada2018_noise().arms
-        >>> recorded_seconds({"a": arm})["a"] / 3600  # 300 epochs of 704 steps
+        >>> round(recorded_seconds({"a": arm})["a"] / 3600, 2)  # 300 epochs of 704 steps
         1.76
     """
     known = {}

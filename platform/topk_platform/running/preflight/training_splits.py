@@ -181,7 +181,7 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
         >>> from topk_studies import letters_quick
         >>> data = samples_of(letters_quick())[0]
         >>> data.train, data.validation, data.test, data.groups
-        (1240, 3100, 9920, '160 typefaces')
+        (2368, 3100, 9920, '160 typefaces')
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
     return tuple(_samples(study, regime)[0] for regime in regimes.values())
