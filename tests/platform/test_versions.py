@@ -162,6 +162,8 @@ def write(folder: Path, edit: Edit | None = None) -> None:
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("lab", "helpers"):  # another test may have imported a module of this name
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
 
