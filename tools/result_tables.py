@@ -127,11 +127,10 @@ def estimate_of(name: str, columns: Iterable[str], loss: str, metric: str) -> Es
     contrast = average_gap(list(columns), loss, "cross_entropy", metric)
     claim = Claim(name="average", text="an average", source="the pages of results", contrasts=[contrast])
     table = replace(findings.table, study=replace(findings.study, claims=(claim,)))
-    ((evidence_of_it,),) = (
-        decision.evidence for decision in Findings(table, findings.situations, findings.made).decisions()
-    )
-    assert evidence_of_it.estimate is not None  # noqa: S101 - a table has the differences of its cells
-    return evidence_of_it.estimate
+    (decision,) = Findings(table, findings.situations, findings.made).decisions()
+    (result,) = decision.evidence
+    assert result.estimate is not None  # noqa: S101 - a table has the differences of its cells
+    return result.estimate
 
 
 def rows_of(searches: int, cells: Sequence[Cell]) -> np.ndarray:
@@ -145,8 +144,6 @@ def filled(text: str) -> str:
     """Return a page with all its tables made anew."""
 
     def table(match: re.Match[str]) -> str:
-        if match[2] != "averages" and match[3].split()[0] not in findings_files():
-            return match[0]
         makers: dict[str, Callable[..., Iterable[str]]] = {
             "cells": _cells,
             "averages": _averages,
@@ -207,12 +204,12 @@ def _averages(loss: str, metric: str) -> Iterator[str]:
 def _claims(name: str) -> Iterator[str]:
     rows = [["claim", "measured, in points", "verdict"]]
     for decision in findings_of(name).decisions():
-        known = [one for one in decision.evidence if one.estimate is not None]
-        numbers = [_number(one.estimate, one.contrast.metric, signed=True) for one in known if one.estimate]
-        tested = all(one.estimate.precision for one in known if one.estimate)
+        known = [(part.contrast.metric, part.estimate) for part in decision.evidence if part.estimate]
+        numbers = [_number(estimate, metric, signed=True) for metric, estimate in known]
+        tested = all(estimate.precision for _, estimate in known)
         verdict = decision.verdict if tested else "not tested: the file has no variances"
         if len(known) > _LISTED:
-            means = [scale_of(one.contrast.metric) * one.estimate.mean for one in known if one.estimate]
+            means = [scale_of(metric) * estimate.mean for metric, estimate in known]
             numbers = [f"{min(means):+.1f} to {max(means):+.1f} in {len(known)} differences"]
         rows.append([decision.claim.text, "; ".join(numbers), verdict])
     return _rows(rows)
