@@ -36,8 +36,8 @@ _TAIL: Rule = (
     ("cross_entropy", "balanced_softmax"),
 )
 _WRONG: Rule = (
-    "Most labels wrong, and several guesses shown: try the smooth SVM or the soft top-K loss beside cross-entropy; "
-    "the first guess will be worse.",
+    "Most labels wrong, but look-alikes, and several guesses shown: try the smooth SVM or the soft top-K loss beside "
+    "cross-entropy; the first guess may be worse.",
     ("cross_entropy", "smooth_topk_svm", "soft_topk_loss"),
 )
 _USUAL: Rule = (
@@ -100,7 +100,7 @@ def nearest(
         say(f"  {sentence}")
         same = [measured for r in regimes if r.situation == regimes[0].situation for measured in r.measured]
         named = dict.fromkeys((*losses, *(measured.loss for measured in same if measured.mark == "better")))
-        say(f"  To search, five times each with twelve trials or more: {', '.join(named)}.")
+        say(f"  To search five times each, with five trials for each dimension: {', '.join(named)}.")
 
 
 def _own(own: Findings) -> Iterator[str]:
@@ -132,15 +132,19 @@ class Measured:
 
 @dataclass(frozen=True)
 class SeenRegime:
-    """A regime of a study with one network: what its data are, and what was measured."""
+    """A regime of a study with one network: what its data are, and what was measured.
+
+    Its own name tells it from regimes whose numbers are alike, as with wrong labels among all classes.
+    """
 
     name: str
+    regime: str
     situation: Situation
     measured: tuple[Measured, ...]
 
     def __str__(self) -> str:
-        best = sorted(self.measured, key=lambda one: -one.difference.mean)[:_LOSSES]
-        return f"{_described(self.situation)} ({self.name}): {', '.join(map(str, best))}"
+        best = sorted(self.measured, key=lambda measured: -measured.difference.mean)[:_LOSSES]
+        return f"{_described(self.situation)}: {self.regime} ({self.name}): {', '.join(map(str, best))}"
 
 
 def seen(asked: Situation, shipped: Iterable[Findings]) -> list[SeenRegime]:
@@ -158,7 +162,9 @@ def seen(asked: Situation, shipped: Iterable[Findings]) -> list[SeenRegime]:
     regimes.sort(key=lambda regime: (_distance(asked, regime.situation), -len(regime.measured)))
     situations = list(dict.fromkeys(regime.situation for regime in regimes))[:_SITUATIONS]
     first = [regime for regime in regimes if regime.situation in situations[:1]]
-    return first + [next(one for one in regimes if one.situation == other) for other in situations[1:]]
+    return first + [
+        next(regime for regime in regimes if regime.situation == other) for other in situations[1:]
+    ]
 
 
 def _regimes(result: Findings) -> Iterator[SeenRegime]:
@@ -170,7 +176,9 @@ def _regimes(result: Findings) -> Iterator[SeenRegime]:
             columns.setdefault((arm.regime.name, arm.model.label, arm.k), []).append(measured)
     for (regime, model, k), measures in columns.items():
         if (regime, k) in result.situations:
-            yield SeenRegime(f"{result.study.name}, {model}", result.situations[regime, k], tuple(measures))
+            yield SeenRegime(
+                f"{result.study.name}, {model}", regime, result.situations[regime, k], tuple(measures)
+            )
 
 
 def _distance(one: Situation, other: Situation) -> float:
