@@ -49,6 +49,7 @@ class World:
         first: The chance of a search to choose its first trial, which all searches of an arm share.
         studies: How many studies made the same comparisons, if the rows are studies; ``searches`` are those of all.
         of_study: The part of a search's variance that the searches of a study share.
+        of_arm: The part of a search's variance that all searches of an arm share, as one validation split brings it.
         images: The number of test images.
         groups: In how many groups they come, of which the largest has ``unequal`` times as many as the smallest.
         failing: The chance of a seed to fail, which costs it 3 in all scores.
@@ -66,6 +67,7 @@ class World:
     first: float = 0.0
     studies: int = 0
     of_study: float = 0.0
+    of_arm: float = 0.0
     images: int = 400
     groups: int = 0
     unequal: float = 1.0
@@ -129,13 +131,15 @@ class World:
     def _of_searches(self, rng: np.random.Generator) -> Array:
         """Return the luck of each search of standard deviation 1, ``(C, A, R)``."""
         shape = COLUMNS, ARMS, self.searches
-        own = 1 - self.common - self.of_study
+        own = 1 - self.common - self.of_study - self.of_arm
         result: Array = math.sqrt(own) * rng.standard_normal(shape)
         if self.common:
             result += math.sqrt(self.common) * rng.standard_normal((COLUMNS, 1, self.searches))
         if self.of_study:
             studies = rng.standard_normal((COLUMNS, ARMS, self.studies))
             result += math.sqrt(self.of_study) * studies[:, :, np.arange(self.searches) % self.studies]
+        if self.of_arm:
+            result += math.sqrt(self.of_arm) * rng.standard_normal((COLUMNS, ARMS, 1))
         if self.first:
             trial = rng.standard_normal((COLUMNS, ARMS, 1))
             result = np.where(rng.random(shape) < self.first, trial, result)
@@ -230,6 +234,10 @@ def worlds() -> Iterator[World]:
     yield searched("2 searches, 5 seeds each", searches=2, seeds=10)
     yield searched("3 searches, all losses share half of their luck", searches=3, seeds=3, common=0.5)
     yield searched("5 searches, one in four chooses a shared first trial", searches=5, seeds=5, first=0.25)
+    alike = searched("", searches=5, seeds=5, first=0.25)
+    for part in (0.1, 0.25):
+        name = f"the same, and all share {100 * part:.0f} % of their variance by one validation split"
+        yield replace(alike, name=name, of_arm=part)
     pooled = World("", seeds=15, searches=15, search=0.3, seed=0.1)
     yield replace(pooled, name="5 replicates of 3 searches, searches as rows")
     yield replace(pooled, name="5 replicates of 3 searches, studies as rows", studies=5)

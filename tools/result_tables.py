@@ -4,8 +4,9 @@
 
 A page has a line such as ``<!-- cells letters top5 noise-* -->`` before each table, and ``<!-- end -->`` behind it.
 What stands between them is written anew: ``cells STUDY METRIC [REGIMES]`` has the cells of a study, ``averages LOSS
-METRIC`` the difference of a loss to cross-entropy, averaged over the regimes of each kind of data, and ``claims STUDY``
-the verdicts on a study's claims. With ``--check`` nothing is written, and the exit code says whether a page is stale.
+METRIC`` the difference of a loss to cross-entropy, averaged over the regimes of each kind of data, with a second line
+in which studies are the rows, and ``claims STUDY`` the verdicts on a study's claims. With ``--check`` nothing is
+written, and the exit code says whether a page is stale.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from scipy import stats
 
 from topk_platform.results.cells import Cell
 from topk_platform.results.findings import Findings
@@ -39,6 +41,8 @@ KINDS = {"letters": "letters", "kanji": "characters", "photos": "photos"}
 """The kinds of data by the beginnings of their studies' names."""
 NEW = "again"
 """The end of the names of studies whose claims were written before they ran: they have rows of their own."""
+LEAST_STUDIES = 3
+"""With fewer studies there is no line in which they are the rows."""
 _LISTED = 6
 """So many numbers of a claim are listed; of more the least and the largest mean are."""
 NETWORKS = ("mlp", "mlp-32", "mlp-128", "mlp-512", "linear")
@@ -51,16 +55,16 @@ class Average:
 
     Args:
         mean: Its mean; all regimes count alike.
-        half_width: Half the width of its 95 % interval over searches and test images.
-        ahead: In how many searches of a regime the difference is above 0.
-        searches: How many searches of a regime there are.
+        half_width: Half the width of its 95 % interval.
+        ahead: In how many rows the difference is above 0.
+        rows: How many rows there are: the searches of each regime, or the studies.
         regimes: How many regimes, of all studies together.
     """
 
     mean: float
     half_width: float
     ahead: int
-    searches: int
+    rows: int
     regimes: int
 
 
@@ -119,6 +123,19 @@ def averages(cells: Mapping[str, Mapping[str, Cell]], loss: str, metric: str = "
     scale = scale_of(metric)
     half_width = scale * critical(parts) * math.sqrt(sum(variance for variance, _ in parts))
     return Average(scale * mean, half_width, int((searches > 0).sum()), searches.size, regimes)
+
+
+def over_studies(cells: Mapping[str, Mapping[str, Cell]], loss: str, metric: str = "top5") -> Average | None:
+    """Return the mean over studies, each the mean of its regimes, with Student's interval; None of too few.
+
+    So it has in it what differs between studies: sizes of networks, numbers of images, draws.
+    """
+    if len(cells) < LEAST_STUDIES:
+        return None
+    means = np.array([scale_of(metric) * estimate_of(n, own, loss, metric).mean for n, own in cells.items()])
+    half_width = stats.t.ppf(0.975, len(means) - 1) * stats.sem(means)
+    ahead, regimes = int((means > 0).sum()), sum(map(len, cells.values()))
+    return Average(float(means.mean()), float(half_width), ahead, len(means), regimes)
 
 
 def estimate_of(name: str, columns: Iterable[str], loss: str, metric: str) -> Estimate:
@@ -184,21 +201,18 @@ def _cells(name: str, metric: str, regimes: str = "*") -> Iterator[str]:
 
 
 def _averages(loss: str, metric: str) -> Iterator[str]:
-    kinds = [(kind, new) for kind in KINDS for new in (False, True)]
-    rows = []
-    for kind, new in kinds:
-        texts = []
-        for noise in (0.0, 0.4, 0.8):
-            cells = selected(kind, loss, metric, noise, new)
-            result = averages(cells, loss, metric) if cells else None
-            texts.append(
-                f"{result.mean:+.1f} ± {result.half_width:.1f} ({result.ahead} of {result.searches})"
-                if result
-                else ""
-            )
-        if any(texts):
-            rows.append([KINDS[kind] + (", asked again" if new else ""), *texts])
-    return _rows([["data", "right labels", "4 of 10 redrawn", "8 of 10 redrawn"], *rows])
+    rows = [["data", "right labels", "4 of 10 redrawn", "8 of 10 redrawn"]]
+    for kind, new in [(kind, new) for kind in KINDS for new in (False, True)]:
+        name = KINDS[kind] + (", asked again" if new else "")
+        chosen = [selected(kind, loss, metric, noise, new) for noise in (0.0, 0.4, 0.8)]
+        rows.append([name, *(_average(averages(cells, loss, metric)) if cells else "" for cells in chosen)])
+        of_studies = [over_studies(cells, loss, metric) for cells in chosen]
+        rows.append([f"{name}, a row each study", *(_average(a) if a else "" for a in of_studies)])
+    return _rows(row for row in rows if any(row[1:]))
+
+
+def _average(average: Average) -> str:
+    return f"{average.mean:+.1f} ± {average.half_width:.1f} ({average.ahead} of {average.rows})"
 
 
 def _claims(name: str) -> Iterator[str]:

@@ -68,8 +68,23 @@ def test_an_average_is_that_of_its_searches_by_a_way_of_its_own() -> None:
     assert result.half_width == pytest.approx(
         100 * half, rel=0.002
     )  # degrees of freedom of images are rounded
-    assert (result.searches, result.regimes) == (20, 4)
+    assert (result.rows, result.regimes) == (20, 4)
     assert result.ahead == int((own > 0).sum())
+
+
+def test_a_row_each_study_is_student_s_interval_of_their_means() -> None:
+    """Of five numbers that the page of letters has for noise 0.8, read from the cells."""
+    cells = result_tables.selected("letters", "smooth_topk_svm", "top5", 0.8)
+    means = np.array(
+        [100 * np.mean([cell.difference.mean for cell in own.values()]) for own in cells.values()]
+    )  # type: ignore[union-attr]
+    result = result_tables.over_studies(cells, "smooth_topk_svm")
+    interval = stats.ttest_1samp(means, 0).confidence_interval(0.95)
+    assert result is not None and (result.rows, result.ahead) == (6, 6)
+    assert (result.mean - result.half_width, result.mean + result.half_width) == pytest.approx(
+        tuple(interval)
+    )
+    assert result_tables.over_studies(dict(list(cells.items())[:2]), "smooth_topk_svm") is None
 
 
 PROSE = {

@@ -32,7 +32,7 @@ def answer(table: Table, metric: str) -> str:
       size that has a chance of 80 % to be marked.
     - If nothing was tested, it says why, and what to do about it.
     - Losses that are shown to lie within the study's tolerance are named.
-    - It ends with what to choose if one must choose now: the best mean of each regime.
+    - It ends with what to choose if one must choose now: the best mean of each regime in which no loss is better.
 
     Args:
         table: The table.
@@ -127,9 +127,10 @@ def _equivalent(table: Table, cells: _Cells) -> str:
 
 
 def _choice(table: Table, cells: _Cells) -> str:
-    """Return what to choose now: in each regime, the loss with the best mean."""
+    """Return what to choose now: in each regime without a better loss, the one with the best mean."""
     best: dict[str, list[str]] = {}
-    for column in table.columns:
+    decided = {column for (_, column), cell in cells.items() if cell.mark == "better"}
+    for column in (column for column in table.columns if column not in decided):
         rows = [row for (row, c), cell in cells.items() if c == column and cell.best]
         if rows:
             best.setdefault(rows[0], []).append(column)

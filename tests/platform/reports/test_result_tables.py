@@ -42,7 +42,7 @@ def a_table(covers: str = "searches, seeds and images") -> Table:
 ON_TERMINAL = """\
 In top-3 accuracy, better than cross_entropy: in long-tail, ldam by 10.0 ± 1.0
 points. If you must choose now, take the highest mean, which may be chance: ldam
-in clean, long-tail.
+in clean.
 K = 3; 5 seeds; one search of 8 trials, the best on validation data is tested;
 450 test images.
 
