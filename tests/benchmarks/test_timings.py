@@ -41,16 +41,3 @@ def test_a_training_step_is_timed_with_every_loss(
     benchmark("training").main()
     _, _, *rows = rows_of(capsys.readouterr().out)
     assert [row[0] for row in rows] == sorted(set(LOSSES) - {"cross_entropy"})
-
-
-def test_bounds_are_timed_for_each_of_its_losses(
-    benchmark: Callable[[str], ModuleType],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    few = ["--classes", "30", "--scores", "trained", "--batch", "4", "--repetitions", "1"]
-    monkeypatch.setattr(sys, "argv", ["bounds.py", *few])
-    bounds = benchmark("bounds")
-    bounds.main()
-    _, _, *rows = rows_of(capsys.readouterr().out)
-    assert [row[2] for row in rows] == list(bounds.LOSSES)
