@@ -189,7 +189,7 @@ def first_use(package: str) -> Callable[[str], Any]:
     and editors read too. So each name is written once::
 
         if TYPE_CHECKING:
-            from topk_platform.serving.loading import load_model
+            from topk_platform.serving.loader import load_model
 
         __getattr__ = first_use(__name__)
 

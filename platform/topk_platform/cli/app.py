@@ -34,7 +34,7 @@ _EPILOG = f"Exit codes:\n{_CODES}\n\nStart with: topk run letters_quick"
 _PANELS = {
     "Studies": {
         "new": "new.new",
-        "list": "listing",
+        "list": "list_command",
         "plan": "planning",
         "run": "run_command",
         "status": "status",

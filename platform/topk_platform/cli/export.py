@@ -174,7 +174,7 @@ def predict(
         _calibrate_export(folder, images, trust or ())
         return
     inputs = Config.read(Path(folder)).inputs  # before torch is loaded, which takes a second
-    from topk_platform.serving.pictures import listed  # noqa: PLC0415 - torch
+    from topk_platform.serving.network_inputs import listed  # noqa: PLC0415 - torch
 
     model = serving.load_model(folder, trust=trust or ())
     listed_files = [str(file) for file in listed(images, inputs)]

@@ -9,7 +9,7 @@ from topk_platform.references import first_use
 if TYPE_CHECKING:
     from topk_platform.serving.classifier import Candidate, Classifier
     from topk_platform.serving.exporting import Exported, export_model
-    from topk_platform.serving.loading import load_model
+    from topk_platform.serving.loader import load_model
 
 __all__ = ["Candidate", "Classifier", "Exported", "export_model", "load_model"]
 

@@ -14,8 +14,8 @@ from topk_losses.operators import inclusion_probabilities
 from topk_platform.data import Split
 from topk_platform.errors import UserError
 from topk_platform.serving.conformal import calibrate, check_finite, prevalences_of, sets
+from topk_platform.serving.network_inputs import Given, listed, read_inputs
 from topk_platform.serving.package import Config
-from topk_platform.serving.pictures import Given, listed, read_inputs
 from topk_platform.serving.set_calibration import METHODS, SetCalibration, needed_calibration
 from topk_platform.training.steps.batches import Normalisation
 
@@ -140,7 +140,7 @@ class Classifier:
         Args:
             given: One input or several: paths of images, folders of images, Pillow images, uint8 arrays or tensors; for
                 a network that takes numbers, ``.npy`` files, folders of them, arrays or tensors. See
-                :func:`~topk_platform.serving.pictures.listed` and :func:`~topk_platform.serving.pictures.read_inputs`.
+                :func:`~topk_platform.serving.network_inputs.listed` and :func:`~topk_platform.serving.network_inputs.read_inputs`.
             k: K; by default the arm's K.
             unreadable: If given, inputs that cannot be read are left out; the reasons are put here, by path.
 

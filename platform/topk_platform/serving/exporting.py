@@ -108,7 +108,7 @@ def export_model(
             (folder / CARD).write_text(card(note))
         files = (*files, CALIBRATION)
     if onnx:
-        from topk_platform.serving.loading import write_onnx  # noqa: PLC0415 - torch
+        from topk_platform.serving.loader import write_onnx  # noqa: PLC0415 - torch
 
         with _writing(folder):
             write_onnx(folder, trust)

@@ -15,7 +15,7 @@ from topk_platform.errors import UserError
 from topk_platform.records import SavedModel
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.conformal import check_finite
-from topk_platform.serving.loading import assembled
+from topk_platform.serving.loader import assembled
 from topk_platform.serving.package import Config
 from topk_platform.trust import Trust, made_by
 

@@ -197,7 +197,7 @@ def test_a_working_folder_that_was_deleted_is_named_in_one_line(
 def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_platform.cli.listing.known_studies", None)
+    monkeypatch.setattr("topk_platform.cli.list_command.known_studies", None)
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
     assert "topk: unexpected TypeError: 'NoneType' object is not callable (" in err
@@ -212,7 +212,7 @@ def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
 def test_an_unexpected_error_is_a_line_where_no_file_can_be_written(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("topk_platform.cli.listing.known_studies", None)
+    monkeypatch.setattr("topk_platform.cli.list_command.known_studies", None)
     monkeypatch.setattr("tempfile.tempdir", "/proc")
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from topk_platform import UserError
 from topk_platform.results.findings import Findings
-from topk_platform.serving.pictures import read_inputs
+from topk_platform.serving.network_inputs import read_inputs
 from topk_platform.specs import Inputs
 
 BYTES = 160 * 2**20  # of a bomb

@@ -23,7 +23,7 @@ from topk_platform.data.images.in_files import scaled
 from topk_platform.records import Ledger, Store
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.flavor import Predictor, _load_pyfunc
-from topk_platform.serving.pictures import read_inputs
+from topk_platform.serving.network_inputs import read_inputs
 from topk_platform.specs import Inputs, TrialRecord
 
 SEEDS = 2
@@ -366,7 +366,7 @@ def test_a_full_disk_for_a_graph_is_bad_input(
         raise OSError(28, "No space left on device")
 
     folder, study = digits
-    monkeypatch.setattr("topk_platform.serving.loading.write_onnx", full)
+    monkeypatch.setattr("topk_platform.serving.loader.write_onnx", full)
     with pytest.raises(UserError, match=r"^--to '.*out' cannot be written: .*No space left on device"):
         export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs", onnx=True)
 

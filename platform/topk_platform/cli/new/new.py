@@ -169,8 +169,8 @@ def _data(
     source: Path, size: int | None, groups: str, labels: str, *, features: bool, drop_copies: bool
 ) -> DataCode:
     # Both read data with torch, which takes a second or two to import.
-    from topk_platform.cli.new.arrays import array_code  # noqa: PLC0415
-    from topk_platform.cli.new.images import FEATURES_PIXELS, images_code, on_features  # noqa: PLC0415
+    from topk_platform.cli.new.array_data import array_code  # noqa: PLC0415
+    from topk_platform.cli.new.image_data import FEATURES_PIXELS, images_code, on_features  # noqa: PLC0415
 
     if size is not None and not features and source.is_file():
         raise UserError(

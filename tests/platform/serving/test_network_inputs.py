@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from topk_platform import UserError
-from topk_platform.serving.pictures import Given, listed, read_inputs
+from topk_platform.serving.network_inputs import Given, listed, read_inputs
 from topk_platform.specs import Inputs
 
 IN_MEMORY = Inputs((3, 8, 8), 2, "image", mean=(0.5,) * 3, std=(0.2,) * 3)
