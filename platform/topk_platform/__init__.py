@@ -32,11 +32,11 @@ from topk_platform.specs import (
     Regime,
     Schedule,
     Study,
-    conditions,
     grid,
+    regime_conditions,
     search_rules,
 )
-from topk_platform.specs.conditions import *
+from topk_platform.specs.regime_conditions import *
 from topk_platform.specs.search_rules import *
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ __all__ = [
     "run",
     "table",
 ]
-__all__ += conditions.__all__
+__all__ += regime_conditions.__all__
 __all__ += search_rules.__all__
 
 # These names import pyarrow and other large packages, which defining a study does not need.

@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.metadata
 import importlib.util
 import pkgutil
-import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-__all__ = ["Reached", "files_of", "package_versions", "reached"]
+__all__ = ["OURS", "Reached", "files_of", "reached"]
 
-_OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
-_IN_ENVIRONMENT = frozenset({"torch"})  # a trial's environment holds its version
-_DYNAMIC = frozenset(
-    {
-        *("eval", "exec", "getattr", "globals", "import_module", "locals", "modules", "vars"),
-        *("__dict__", "__import__", "__subclasses__"),
-    }
-)
+OURS = frozenset({"topk_losses", "topk_platform", "topk_studies"})
+"""The packages of this distribution."""
+
+_DYNAMIC = {
+    *("eval", "exec", "getattr", "globals", "import_module", "locals", "modules", "vars"),
+    *("__dict__", "__import__", "__subclasses__"),
+}
 """What looks names up while a program runs."""
 _ALL = "*"
 _ALWAYS = ""
@@ -45,22 +42,20 @@ class Reached:
     Args:
         version: ``version = 3`` of the definition itself, which overrules all else; None if it has none.
         digest: A hash of the user's code that it reaches; empty if it is in no file of the user's.
-        packages: The versions of the installed packages that it uses, by the name of the distribution.
-        losses: Whether it uses ``topk_losses``.
+        packages: The packages outside the user's files that it uses, by the names by which they are imported.
     """
 
     version: int | None = None
     digest: str = ""
-    packages: Mapping[str, str] = field(default_factory=dict)
-    losses: bool = False
+    packages: frozenset[str] = frozenset()
 
 
 def reached(reference: str) -> Reached:
     """Return what ``package.module:attribute`` rests on; nothing if there is no such module.
 
-    Statements at the top of a file that are no definitions count with the file, and with each file that it imports; so
-    do definitions that a decorator of the user's own may enter somewhere. ``if __name__ == ...`` does not count. Where
-    code looks up names at run time (:data:`_DYNAMIC`) or imports ``*``, all of the file counts.
+    Statements at the top of a file that are no definitions count with the file, and with each file that it imports.
+    ``if __name__ == ...`` does not count. Where code looks up names at run time (:data:`_DYNAMIC`) or imports ``*``,
+    all of the file counts.
 
     Args:
         reference: The reference.
@@ -79,16 +74,13 @@ def reached(reference: str) -> Reached:
         if (file := file_of(where)) is not None:
             texts[node] = file.text(what)
             waiting += file.uses(what)
-        elif what not in (_ALL, _ALWAYS) and _path(f"{where}.{what}") is not None:
+        elif what not in (_ALL, _ALWAYS) and _file(f"{where}.{what}") is not None:
             waiting.append((f"{where}.{what}", _ALL))  # of a package without a file
         elif what != _ALWAYS:
             outside.add(where.partition(".")[0])
     code = "\n".join(f"{where}:{what}\n{text}" for (where, what), text in sorted(texts.items()) if text)
-    return Reached(
-        digest=hashlib.sha256(code.encode()).hexdigest()[:12] if texts else "",
-        packages=package_versions(outside),
-        losses="topk_losses" in outside,
-    )
+    digest = hashlib.sha256(code.encode()).hexdigest()[:12] if texts else ""
+    return Reached(digest=digest, packages=frozenset(outside))
 
 
 def files_of(references: Iterable[str]) -> dict[str, Path]:
@@ -106,7 +98,7 @@ def files_of(references: Iterable[str]) -> dict[str, Path]:
         name = waiting.pop()
         if name not in files and (file := _file(name)) is not None:
             files[name] = file.path
-            waiting += [*file.imported(), *_above(name)]
+            waiting += [*_above(name), *(module for _, module, _ in file.bound(*file.body))]
     return dict(sorted(files.items()))
 
 
@@ -118,7 +110,7 @@ class _File:
     path: Path
 
     @cached_property
-    def _body(self) -> list[ast.stmt]:
+    def body(self) -> list[ast.stmt]:
         """The statements of the file; one that is not Python's counts by its bytes."""
         content = self.path.read_bytes()
         try:
@@ -130,36 +122,32 @@ class _File:
 
     @cached_property
     def _imports(self) -> list[tuple[str, str, str]]:
-        """What the imports at the top bind, see :meth:`_bound`."""
-        return [bound for statement in self._body for bound in self._bound(statement)]
+        """What the imports at the top bind, see :meth:`bound`."""
+        return [bound for statement in self.body for bound in self._bound(statement)]
 
     @cached_property
     def _own(self) -> set[str]:
         """The names that the file defines itself."""
-        return {name for statement in self._body for name in _names(statement)}
+        return {name for statement in self.body for name in _names(statement)}
 
     @cached_property
     def _defined(self) -> dict[str, list[ast.stmt]]:
-        """The statements that define each name, or change it; under :data:`_ALWAYS` those of no name of this file."""
-        users = self._own | {name for name, module, _ in self._imports if _path(module) is not None}
-        result: dict[str, list[ast.stmt]] = {_ALWAYS: []}
-        for statement in self._body:
+        """The statements that define or change each name, those of none under ``_ALWAYS``, all under ``_ALL``."""
+        result: dict[str, list[ast.stmt]] = {_ALL: self.body, _ALWAYS: []}
+        for statement in self.body:
             names = [*_names(statement), *(name for name, *_ in self._bound(statement) if name != _ALL)]
-            names += [name if name in self._own else _ALWAYS for name in _changed(statement)]
-            names += [_ALWAYS for name in _decorators(statement) if name in users]
+            if isinstance(statement, ast.Assign | ast.AugAssign):
+                changed = map(_root, _targets(statement))
+                names += [name if name in self._own else _ALWAYS for name in changed]
             for name in dict.fromkeys(names or [_ALWAYS]):
                 result.setdefault(name, []).append(statement)
         return result
 
     def declared(self, name: str) -> int | None:
         """Return the number in ``version = 3`` in a class, or in ``name.version = 3`` beside a function."""
-        inside = (
-            s
-            for defined in self._defined.get(name, [])
-            if isinstance(defined, ast.ClassDef)
-            for s in defined.body
-        )
-        targets = [(s, f"{name}.version") for s in self._body] + [(s, "version") for s in inside]
+        classes = (defined for defined in self._defined.get(name, []) if isinstance(defined, ast.ClassDef))
+        targets = [(statement, f"{name}.version") for statement in self.body]
+        targets += [(statement, "version") for one_class in classes for statement in one_class.body]
         for statement, target in targets:
             match statement:
                 case ast.Assign([to], ast.Constant(int(number))) if ast.unparse(to) == target:
@@ -168,29 +156,22 @@ class _File:
 
     def text(self, name: str) -> str:
         """Return the code of a definition, and which modules its names stand for."""
-        statements = self._statements(name)
-        used = {
-            node.id for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Name)
-        }
-        modules = [
-            f"{name} is {module}" for name, module, what in self._imports if what == _ALL and name in used
-        ]
+        statements = self._defined.get(name, [])
+        used = {node.id for top in statements for node in ast.walk(top) if isinstance(node, ast.Name)}
+        modules = [f"{n} is {module}" for n, module, what in self._imports if what == _ALL and n in used]
         return "\n".join([*map(ast.unparse, statements), *modules])
-
-    def _statements(self, name: str) -> list[ast.stmt]:
-        return self._body if name == _ALL else self._defined.get(name, [])
 
     def uses(self, name: str) -> Iterator[Node]:
         """Yield what a definition refers to: names of this file, and of the modules that it imports."""
         yield from ((module, _ALWAYS) for module in (self.name, *_above(self.name)))
         if name == _ALWAYS:
             yield from ((module, _ALWAYS) for _, module, _ in self._imports)
-        elif name != _ALL and name not in self._defined:
+        elif name not in self._defined:
             module = f"{self.name}.{name}"
-            yield (module if _path(module) is not None else self.name), _ALL
-        for statement in self._statements(name):
-            for node in ast.walk(statement):
-                yield from ((module, what) for _, module, what in self._bound(node))
+            yield (module if _file(module) is not None else self.name), _ALL
+        statements = self._defined.get(name, [])
+        yield from ((module, what) for _, module, what in self.bound(*statements))
+        for statement in statements:
             yield from self._named(statement)
 
     def _named(self, statement: ast.stmt) -> Iterator[Node]:
@@ -206,13 +187,11 @@ class _File:
             if {getattr(node, "id", ""), getattr(node, "attr", "")} & _DYNAMIC:
                 yield self.name, _ALL
 
-    def imported(self) -> Iterator[str]:
-        """Yield the modules that are imported anywhere in the file."""
-        for statement in self._body:
-            yield from (module for node in ast.walk(statement) for _, module, _ in self._bound(node))
+    def bound(self, *statements: ast.stmt) -> Iterator[tuple[str, str, str]]:
+        """Yield what each import in statements binds: the name here, the module, and the name there or ``*``."""
+        yield from (bound for top in statements for node in ast.walk(top) for bound in self._bound(node))
 
     def _bound(self, node: ast.AST) -> Iterator[tuple[str, str, str]]:
-        """Yield what an import binds: the name here, the module, and the name there or :data:`_ALL`; else nothing."""
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.asname or alias.name.partition(".")[0], alias.name, _ALL
@@ -270,38 +249,23 @@ def _names(statement: ast.stmt) -> list[str]:
     """Return the names that a statement defines, without imports."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
-    return [target.id for target in _targets(statement) if isinstance(target, ast.Name)]
+    targets = _targets(statement) if isinstance(statement, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def _changed(statement: ast.stmt) -> list[str]:
-    """Return the names whose objects a statement changes, as ``TABLE["name"] = 1`` or ``TABLE += [1]``."""
-    if isinstance(statement, ast.AugAssign):
-        return [_root(statement.target)]
-    return [_root(target) for target in _targets(statement) if not isinstance(target, ast.Name)]
+def _targets(statement: ast.Assign | ast.AugAssign) -> list[ast.expr]:
+    """Return the names to which a statement assigns, and the attributes and items, as in ``TABLE["name"] = 1``."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    nodes = [node for target in targets for node in ast.walk(target)]
+    kinds = ast.Name | ast.Attribute | ast.Subscript
+    return [node for node in nodes if isinstance(node, kinds) and isinstance(node.ctx, ast.Store)]
 
 
-def _targets(statement: ast.stmt) -> Iterator[ast.expr]:
-    waiting: list[ast.expr] = list(statement.targets) if isinstance(statement, ast.Assign) else []
-    while waiting:
-        target = waiting.pop(0)
-        if isinstance(target, ast.Tuple | ast.List):
-            waiting += target.elts
-        else:
-            yield target
-
-
-def _decorators(statement: ast.stmt) -> list[str]:
-    return list(map(_root, getattr(statement, "decorator_list", [])))
-
-
-def _root(expression: ast.AST) -> str:
-    """Return the name with which an expression such as ``name.attribute[0](argument)`` begins."""
-    while not isinstance(expression, ast.Name):
-        inner = getattr(expression, "value", getattr(expression, "func", None))
-        if not isinstance(inner, ast.AST):
-            return ""
-        expression = inner
-    return expression.id
+def _root(expression: ast.expr) -> str:
+    """Return the name with which an expression such as ``name.attribute[0]`` begins; empty if it begins otherwise."""
+    while isinstance(expression, ast.Attribute | ast.Subscript):
+        expression = expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
 
 
 def _above(module: str) -> list[str]:
@@ -311,15 +275,12 @@ def _above(module: str) -> list[str]:
 
 
 def _file(name: str) -> _File | None:
-    path = _path(name)
-    return None if path is None else _File(name, path)
-
-
-def _path(name: str) -> Path | None:
     """Return the file of a module of the user's; None for installed and built-in modules, and for those of ours."""
-    spec = None if name.partition(".")[0] in _OURS else _spec(name)
+    spec = None if name.partition(".")[0] in OURS else _spec(name)
     path = Path(spec.origin) if spec is not None and spec.origin is not None else None
-    return path if path is not None and path.is_file() and not _is_installed(path) else None
+    if path is None or not path.is_file() or not {"site-packages", "dist-packages"}.isdisjoint(path.parts):
+        return None
+    return None if path.is_relative_to(sysconfig.get_path("stdlib")) else _File(name, path)
 
 
 def _spec(name: str) -> ModuleSpec | None:
@@ -336,24 +297,3 @@ def _spec(name: str) -> ModuleSpec | None:
         specs = [spec for finder in finders if (spec := finder.find_spec(top)) is not None]
         spec = next((spec for spec in specs if spec.loader is not None), specs[0] if specs else None)
     return spec
-
-
-def _is_installed(path: Path) -> bool:
-    library = Path(sysconfig.get_path("stdlib"))
-    return path.is_relative_to(library) or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
-
-
-def package_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of installed packages, by distribution; without Python's own, this one and torch.
-
-    Args:
-        packages: The names by which they are imported.
-    """
-    names = sorted(set(packages) - sys.stdlib_module_names - _OURS - _IN_ENVIRONMENT)
-    packages = (package for name in names for package in sorted(set(_distributions().get(name, ()))))
-    return {package: importlib.metadata.version(package) for package in packages}
-
-
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()

@@ -11,13 +11,15 @@ To raise a version, write its number here, with a line that says since when and 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+import importlib.metadata
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 
 from topk_platform.references import is_reference
 from topk_platform.specs import FEATURES, Arm, Choice, OptunaSampler, OwnPruner, Study
-from topk_platform.user_code import Reached, package_versions, reached
+from topk_platform.user_code import OURS, Reached, reached
 
 __all__ = [
     "KINDS",
@@ -84,7 +86,7 @@ def components_of(arm: Arm, reach: Callable[[str], Reached] = reached) -> dict[s
     for reference in references(arm):
         result |= _users(reference, reach(reference))
     backbones = (name.partition("/")[0] for kind, name in named_by(arm) if kind == "backbone")
-    return result | {f"package {name}": version for name, version in package_versions(backbones).items()}
+    return result | _packages(backbones)
 
 
 def _users(reference: str, code: Reached) -> dict[str, str]:
@@ -92,9 +94,20 @@ def _users(reference: str, code: Reached) -> dict[str, str]:
     if code.version is not None:
         return {reference: str(code.version)}
     losses = 1 + sum(version - 1 for name, version in VERSIONS.items() if name.startswith("loss "))
-    packages = {**code.packages, **({"topk_losses": str(losses)} if code.losses else {})}
-    own = {reference: code.digest} if code.digest else {}
-    return {**own, **{f"package {name}": version for name, version in packages.items()}}
+    ours = {"package topk_losses": str(losses)} if "topk_losses" in code.packages else {}
+    return {**({reference: code.digest} if code.digest else {}), **_packages(code.packages), **ours}
+
+
+def _packages(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of installed packages; without Python's own, this one, and torch, which a trial records."""
+    named = sorted(set(names) - sys.stdlib_module_names - OURS - {"torch"})
+    packages = [package for name in named for package in sorted(set(_distributions().get(name, ())))]
+    return {f"package {package}": importlib.metadata.version(package) for package in packages}
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
 
 
 def version_of(arm: Arm) -> str:

@@ -102,9 +102,7 @@ MOST_FILES = 15
 LONG_FILES = {
     "running/views.py": "what a terminal shows of a run",
     "running/watching.py": "what is known of a running study",
-    "specs/study.py": "a study, half of it what its arguments mean",
     "testing/contracts.py": "two contracts",
-    "user_code.py": "what counts of a user's code",
     "data/datasets/parquet.py": "a dataset in Parquet files",
 }
 LONGEST_FILE = 300

@@ -67,7 +67,7 @@ def corners(per_class: int = 20):
         "docs/study.md": [("", "\n`corners` are points in the corners of a square.\n")],
     },
     "condition": {
-        f"{P}specs/conditions.py": [
+        f"{P}specs/regime_conditions.py": [
             (
                 "Noise = LabelNoise",
                 """@dataclass(frozen=True)

@@ -6,7 +6,7 @@ python tests/platform/test_versions.py
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -251,6 +251,35 @@ def test_a_loss_of_ones_own_counts_with_our_losses_where_it_uses_them(
 def test_a_version_of_its_own_stands_for_the_users_code(lab: Path) -> None:
     (lab / "lab.py").write_text(f"{LAB}\nhinge.version = 3\n")
     assert version_of(ARMS[OWN]).endswith(", lab:hinge 3")
+
+
+@pytest.fixture
+def buy(lab: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Yield a function that installs a version of the distribution ``things`` with the package ``bought``."""
+    installed = lab / "lib" / "site-packages"
+    monkeypatch.syspath_prepend(str(installed))
+
+    def install(version: str) -> None:
+        files = {"things.dist-info/METADATA": f"Name: things\nVersion: {version}\n"}
+        files |= {"things.dist-info/top_level.txt": "bought\n", "bought/__init__.py": "def loss(): ...\n"}
+        for name, text in files.items():
+            (installed / name).parent.mkdir(parents=True, exist_ok=True)
+            (installed / name).write_text(text)
+        versions._distributions.cache_clear()
+
+    yield install
+    versions._distributions.cache_clear()
+
+
+def test_an_installed_package_counts_by_its_version_where_a_definition_uses_it(
+    lab: Path, buy: Callable[[str], None]
+) -> None:
+    buy("1.0")
+    assert version_of(replace(PLAIN, loss=Loss("bought:loss"))).endswith("package things 1.0")
+    (lab / "lab.py").write_text("import bought, json\ndef hinge(): return bought.loss()\n")
+    before = version_of(ARMS[OWN])
+    buy("2.0")
+    assert differences(before, version_of(ARMS[OWN])) == ["package things: version 1.0, now 2.0"]
 
 
 def test_each_arm_of_a_study_has_its_version(lab: Path) -> None:

@@ -1,12 +1,10 @@
 # ruff: noqa: F403 - what the catalogues of conditions, samplers and pruners export
 """Frozen dataclasses for a study's question and its records; they need only the standard library."""
 
-from topk_platform.specs import conditions, search_rules
+from topk_platform.specs import regime_conditions, search_rules
 from topk_platform.specs.arm import Arm, Model, Regime, grid
 from topk_platform.specs.claims import Claim, Contrast, Published
 from topk_platform.specs.codec import canonical_json, digest
-from topk_platform.specs.conditions import *
-from topk_platform.specs.conditions import CONDITIONS, Condition, Noise, strength
 from topk_platform.specs.loss import Loss, Parameter, Schedule, Setting, numbers
 from topk_platform.specs.metric_names import (
     GROUPS,
@@ -23,6 +21,8 @@ from topk_platform.specs.metric_names import (
     unit_of,
 )
 from topk_platform.specs.recipe import EMA, SEARCHABLE, Augmentation, Numerics, Recipe
+from topk_platform.specs.regime_conditions import *
+from topk_platform.specs.regime_conditions import CONDITIONS, Condition, Noise, strength
 from topk_platform.specs.search_rules import *
 from topk_platform.specs.search_rules import Pruner, Sampler
 from topk_platform.specs.searches import Protocol, Repeats
@@ -91,5 +91,5 @@ __all__ = [
     "strength",
     "unit_of",
 ]
-__all__ += conditions.__all__
+__all__ += regime_conditions.__all__
 __all__ += search_rules.__all__

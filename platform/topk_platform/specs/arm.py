@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from topk_platform.references import reference_of
 from topk_platform.specs.checks import check, check_name
-from topk_platform.specs.conditions import Condition
 from topk_platform.specs.fields import Count, check_fields
 from topk_platform.specs.loss import Loss, Setting
 from topk_platform.specs.recipe import Recipe
+from topk_platform.specs.regime_conditions import Condition
 from topk_platform.specs.searches import Protocol, Repeats
 from topk_platform.specs.space import Scalar
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from topk_platform.specs.arm import Arm, Model, Regime
-from topk_platform.specs.conditions import ConfusionNoise, NoisyLabels
 from topk_platform.specs.loss import Loss
 from topk_platform.specs.metric_names import GROUPS, measure_of
+from topk_platform.specs.regime_conditions import ConfusionNoise, NoisyLabels
 from topk_platform.specs.search_rules import Grid, Random
 from topk_platform.specs.space import Choice, Dimension, Int, Scalar
 

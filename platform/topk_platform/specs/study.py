@@ -18,20 +18,13 @@ from topk_platform.specs.checks import check, check_name, first_few
 from topk_platform.specs.claims import Claim, Contrast, Published
 from topk_platform.specs.codec import decode, digest, encode
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
-from topk_platform.specs.metric_names import (
-    accuracy_names,
-    candidate_names,
-    coverage_names,
-    less_is_better,
-    measures_among,
-)
+from topk_platform.specs.metric_names import accuracy_names, candidate_names, coverage_names, less_is_better
 from topk_platform.specs.smoke import smoke_study
-from topk_platform.specs.study_checks import check_measures, check_metrics, check_study, with_equal_searches
+from topk_platform.specs.study_checks import check_study, complete
 from topk_platform.specs.trial import SPECS
 
 __all__ = ["Study"]
 
-_BASELINE = "cross_entropy"
 _MOST_NAMES = 12  # in a line of its text
 
 _DEVICE = Rule(
@@ -132,12 +125,7 @@ class Study:
     def __post_init__(self) -> None:
         check_fields(self)
         check_name("study name", self.name)
-        object.__setattr__(self, "topk", tuple(sorted(set(self.topk))))
-        check(bool(self.arms), f"study {self.name}: arms must hold at least one arm")
-        check(bool(self.topk), f"study {self.name}: topk must hold at least one k, got {self.topk!r}")
-        object.__setattr__(self, "arms", with_equal_searches(self))
-        self._check_baseline()
-        self._complete_metrics()
+        complete(self)
         check_study(self)
 
     def __str__(self) -> str:
@@ -161,26 +149,6 @@ class Study:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 - IPython's signature
         printer.text(str(self))
-
-    def _check_baseline(self) -> None:
-        labels = list(dict.fromkeys(arm.loss.label for arm in self.arms))
-        if self.baseline is None:
-            object.__setattr__(self, "baseline", _BASELINE if _BASELINE in labels else None)
-        elif self.baseline not in labels:
-            raise UserError(
-                f"study {self.name}: baseline must be the label of one of its losses, {labels}, got {self.baseline!r}"
-            )
-
-    def _complete_metrics(self) -> None:
-        """Add the metrics that are shown by default, and measure those that are shown, kept or select."""
-        selected = dict.fromkeys(arm.metric for arm in self.arms)
-        kept = dict.fromkeys(metric for arm in self.arms for metric in arm.recipe.keep)
-        shown = tuple(dict.fromkeys(self.show or (*selected, *self.accuracies[:1])))
-        object.__setattr__(self, "show", shown)
-        check_measures(self.name, self.measures)
-        named = (*self.measures, *selected, *kept, *shown)
-        object.__setattr__(self, "measures", measures_among(named))
-        check_metrics(self, shown, [*selected, *kept])
 
     @cached_property
     def accuracies(self) -> tuple[str, ...]:

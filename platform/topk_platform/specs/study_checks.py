@@ -1,41 +1,60 @@
-"""Checks of a study that concern several of its arms, its metrics, or its budget."""
+"""What a study's definition leaves out, and checks that concern several of its arms, its metrics, or its budget."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
 from topk_platform.specs.arm import Arm
 from topk_platform.specs.checks import check
-from topk_platform.specs.metric_names import accuracy_k, candidate_names, measure_of
+from topk_platform.specs.metric_names import accuracy_k, candidate_names, measure_of, measures_among
 from topk_platform.specs.search_rules import OptunaSampler
 
 if TYPE_CHECKING:
     from topk_platform.specs.study import Study
 
-__all__ = ["check_measures", "check_metrics", "check_study", "with_equal_searches"]
+__all__ = ["check_study", "complete"]
+
+_BASELINE = "cross_entropy"
 
 
-def check_measures(study: str, measures: Iterable[str]) -> None:
-    """Raise ``UserError`` if a name is not that of a measure."""
-    for metric in measures:
+def complete(study: Study) -> None:
+    """Complete a study that is being made: the searches of all arms, the baseline, the metrics shown and measured.
+
+    Raises:
+        UserError: if it has no arm or no k, its arms are not searched equally often, the baseline is no arm's loss, or
+            a metric cannot be measured or cannot select.
+    """
+    subject = f"study {study.name}:"
+    check(bool(study.arms), f"{subject} arms must hold at least one arm")
+    check(bool(study.topk), f"{subject} topk must hold at least one k, got {study.topk!r}")
+    object.__setattr__(study, "topk", tuple(sorted(set(study.topk))))
+    object.__setattr__(study, "arms", _with_equal_searches(study))
+    labels = list(dict.fromkeys(arm.loss.label for arm in study.arms))
+    if study.baseline is None and _BASELINE in labels:
+        object.__setattr__(study, "baseline", _BASELINE)
+    check(
+        study.baseline is None or study.baseline in labels,
+        f"{subject} baseline must be the label of one of its losses, {labels}, got {study.baseline!r}",
+    )
+    _complete_metrics(study)
+
+
+def _complete_metrics(study: Study) -> None:
+    """Show each arm's selection metric and ``top1`` by default, and measure what is shown, kept or selects."""
+    for metric in study.measures:
         check(
             measure_of(metric) is not None,
-            f"study {study}: measures must be names such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or 'ece', "
-            f"'nll' or 'brier', got {metric!r}",
+            f"study {study.name}: measures must be names such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or "
+            f"'ece', 'nll' or 'brier', got {metric!r}",
         )
-
-
-def check_metrics(study: Study, shown: Iterable[str], selecting: Sequence[str]) -> None:
-    """Raise ``UserError`` unless all metrics that are shown or select are measured, and the latter can select.
-
-    Args:
-        study: The study, with its measures.
-        shown: The metrics in tables.
-        selecting: The metrics that select a configuration or the weights to keep.
-    """
+    selected = dict.fromkeys(arm.metric for arm in study.arms)
+    selecting = (*selected, *dict.fromkeys(metric for arm in study.arms for metric in arm.recipe.keep))
+    shown = tuple(dict.fromkeys(study.show or (*selected, *study.accuracies[:1])))
+    object.__setattr__(study, "show", shown)
+    object.__setattr__(study, "measures", measures_among((*study.measures, *selecting, *shown)))
     for metric in (*selecting, *shown):
         if metric not in study.tabled:
             raise _not_measured(study, metric)
@@ -130,7 +149,7 @@ def _not_measured(study: Study, metric: str) -> UserError:
     )
 
 
-def with_equal_searches(study: Study) -> tuple[Arm, ...]:
+def _with_equal_searches(study: Study) -> tuple[Arm, ...]:
     """Return a study's arms. Arms that search nothing get the other arms' number of searches, and so their seeds.
 
     Raises:

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, cast
 from topk_platform.specs.arm import Arm, Model, Regime
 from topk_platform.specs.checks import check
 from topk_platform.specs.codec import canonical_json, decode, digest, encode
-from topk_platform.specs.conditions import CONDITIONS
 from topk_platform.specs.fields import Count, Whole, check_fields, one_of
 from topk_platform.specs.loss import Loss, Parameter, Schedule, Setting
 from topk_platform.specs.recipe import EMA, Augmentation, Numerics, Recipe
+from topk_platform.specs.regime_conditions import CONDITIONS
 from topk_platform.specs.search_rules import PRUNERS, SAMPLERS
 from topk_platform.specs.searches import Protocol
 from topk_platform.specs.space import Choice, Float, Int, Scalar
