@@ -67,7 +67,7 @@ def imported(root: str) -> Iterator[tuple[str, Path]]:
     [("losses", ["fast"]), ("platform", ["platform"]), ("studies", ["platform"])],
 )
 def test_what_is_imported_is_declared(root: str, extras: list[str]) -> None:
-    names = distributions_of_packages() | {"pynvml": ["nvidia-ml-py"]}  # NVIDIA's, and not its namesake
+    names = distributions_of_packages()
     known = {*declared(*extras), *WANTED_BY_USERS}
     missing = {
         f"{package} ({path.relative_to(ROOT)})"

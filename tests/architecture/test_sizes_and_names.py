@@ -100,8 +100,6 @@ MOST_FILES = 15
 
 # Files of the platform with more lines than a reader takes in at once; none is added.
 LONG_FILES = {
-    "running/views.py": "what a terminal shows of a run",
-    "running/watching.py": "what is known of a running study",
     "testing/contracts.py": "two contracts",
     "data/datasets/parquet.py": "a dataset in Parquet files",
 }

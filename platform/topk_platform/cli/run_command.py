@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from topk_platform.cli.run_output import (
     Course,
     exit_code,
     interrupts_reported,
-    make_view,
+    print_event,
     print_summary,
     summary_data,
 )
@@ -28,6 +29,7 @@ from topk_platform.errors import UserError
 from topk_platform.running.loop import run as run_study
 from topk_platform.running.run_options import HEADINGS, RunOptions, help_of
 from topk_platform.running.summary import Summary, problems
+from topk_platform.running.views import view_on
 
 __all__ = ["run"]
 
@@ -98,7 +100,7 @@ def _shown(start: Callable[..., Summary], console: Console | None, filled: str, 
     ``filled`` is the store if its own MLflow gets the run; empty if another one or none does.
     """
     course = Course(json=json)
-    view = make_view(console or make_console(), quiet=console is None, json=json)
+    view = nullcontext(print_event) if json else view_on(console)
     with interrupts_reported(course) as signals, view as show:
         summary = start(progress=course.followed(show))
     code = 128 + signals[0] if summary.interrupted and signals else exit_code(summary)

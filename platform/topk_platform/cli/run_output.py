@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,15 +17,13 @@ from rich.console import Console
 
 from topk_platform.cli.consoles import Exit, print_json
 from topk_platform.running.summary import Summary
-from topk_platform.running.views import Lines, LiveView, View
-from topk_platform.running.watching import Event, Watch
+from topk_platform.running.watching import Event, Progress, Watch
 
 __all__ = [
     "Course",
-    "Events",
     "exit_code",
     "interrupts_reported",
-    "make_view",
+    "print_event",
     "print_summary",
     "summary_data",
 ]
@@ -45,7 +43,7 @@ class Course:
         self._watch: Watch | None = None
         self._ran = 0
 
-    def followed(self, view: Callable[[Watch, Event], None]) -> Callable[[Watch, Event], None]:
+    def followed(self, view: Progress) -> Progress:
         """Return a view that notes every event here before it passes it on to another view."""
 
         def show(watch: Watch, event: Event) -> None:
@@ -166,33 +164,21 @@ def summary_data(summary: Summary) -> dict[str, Any]:
     }
 
 
-class Events(View):
-    """A view that prints every event as a line of JSON."""
-
-    def __call__(self, watch: Watch, event: Event) -> None:
-        """Print an event."""
-        progress = watch.progress
-        shown: dict[str, Any] = {
-            "event": event.kind,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        }
-        if event.kind == "begun":
-            shown |= {"study": watch.study, "workers": event.slots, "not_counted": dict(progress.outdated)}
-        shown |= {"busy": event.workers, "total": progress.total, "left": progress.left}
-        if event.record is not None:
-            record = event.record
-            shown |= {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
-            shown |= {"validation": record.validation, "test": record.test}
-        elif event.why:
-            shown["why"] = event.why
-        named = ("key", "phase", "number", "seed", "values")
-        trials = [{"arm": t.arm.name, **{name: getattr(t, name) for name in named}} for t in event.trials]
-        for trial in trials or [{}]:
-            print_json({**shown, **trial}, lines=True)
-
-
-def make_view(console: Console, *, quiet: bool, json: bool) -> View:
-    """Return the view for a console: events or nothing if requested, else live in a terminal, and lines elsewhere."""
-    if json or quiet:
-        return (Events if json else View)(console)
-    return (LiveView if console.is_terminal else Lines)(console)
+def print_event(watch: Watch, event: Event) -> None:
+    """Print an event as a line of JSON, one for each of its trials."""
+    progress = watch.progress
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    shown: dict[str, Any] = {"event": event.kind, "time": now}
+    if event.kind == "begun":
+        shown |= {"study": watch.study, "workers": watch.slots, "not_counted": dict(progress.outdated)}
+    shown |= {"busy": watch.workers, "total": progress.total, "left": progress.left}
+    if event.record is not None:
+        record = event.record
+        shown |= {"status": record.status, "reason": record.reason, "seconds": record.train_seconds}
+        shown |= {"validation": record.validation, "test": record.test}
+    elif event.why:
+        shown["why"] = event.why
+    named = ("key", "phase", "number", "seed", "values")
+    trials = [{"arm": t.arm.name, **{name: getattr(t, name) for name in named}} for t in event.trials]
+    for trial in trials or [{}]:
+        print_json({**shown, **trial}, lines=True)

@@ -38,14 +38,11 @@ if TYPE_CHECKING:
     from topk_platform.records.run_notes import DataNote, OpenTrial, Samples, Unfinished, note_data, read_data
     from topk_platform.records.states import (
         ArmState,
-        GpuUse,
         StudyState,
         TrialState,
         live_state,
         note_state,
         read_state,
-        thinned,
-        trend_of,
     )
     from topk_platform.records.storage.checked_json import SCHEMA_VERSION, DamagedError
     from topk_platform.records.storage.lease import check_undriven, driven, last_seen, unless_ended
@@ -61,7 +58,6 @@ __all__ = [
     "ArmState",
     "DamagedError",
     "DataNote",
-    "GpuUse",
     "Guesses",
     "LastRun",
     "Ledger",
@@ -113,8 +109,6 @@ __all__ = [
     "repair",
     "results_of",
     "save_model",
-    "thinned",
-    "trend_of",
     "unless_ended",
     "write_snapshot",
 ]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts, Tally
@@ -21,19 +19,15 @@ from topk_platform.specs import Arm, Scalar
 
 __all__ = [
     "ArmState",
-    "GpuUse",
     "StudyState",
     "TrialState",
     "live_state",
     "note_state",
     "read_state",
-    "thinned",
-    "trend_of",
 ]
 
 
 _FILE = "standing.json"
-_TREND = 12  # values of a search or of a curve that are kept: as many as a row of a terminal has room for
 
 
 @dataclass(frozen=True)
@@ -51,8 +45,6 @@ class ArmState:
             confirmation), in [0, 1]; None before the first.
         values: The values chosen in the best trial.
         seconds: Expected seconds until the arm has ended on its current workers; None if unknown.
-        trend: The best validation value so far after each completed search trial, in order; for a long search, a few of
-            these values, with the first and the last.
 
     Example:
         >>> state = ArmState("clean/mlp/ldam", Tally(completed=3, pruned=1), left=6)
@@ -69,7 +61,6 @@ class ArmState:
     best: float | None = None
     values: Mapping[str, Scalar] = field(default_factory=dict)
     seconds: float | None = None
-    trend: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, arm: Arm, counts: Counts, left: int | None) -> ArmState:
@@ -88,7 +79,6 @@ class ArmState:
             metric=arm.metric,
             best=None if best is None else best.objective,
             values={} if best is None else dict(best.values),
-            trend=trend_of(counts.values.copy()),
         )
 
     @property
@@ -103,26 +93,6 @@ class ArmState:
 
 
 @dataclass(frozen=True)
-class GpuUse:
-    """How the GPUs of a cluster are used.
-
-    Args:
-        used: How many GPUs the running trials hold; a fraction if trials share a GPU.
-        there: How many GPUs the cluster has.
-        busy: The share of time in which kernels ran, in [0, 1]: the mean over the GPUs measured in the last minute;
-            None if none was.
-        memory_used: Bytes in use on the measured GPUs, by all processes.
-        memory: Bytes of memory that the measured GPUs have.
-    """
-
-    used: float
-    there: float
-    busy: float | None = None
-    memory_used: int = 0
-    memory: int = 0
-
-
-@dataclass(frozen=True)
 class TrialState:
     """The progress of a running trial, or of the first trial of an ensemble.
 
@@ -131,14 +101,14 @@ class TrialState:
         epoch: How many of its epochs have ended.
         epochs: The maximum number of its epochs.
         metric: The selection metric.
-        curve: The selection metric after each validated epoch; for a long curve, a few values that include both ends.
+        value: The selection metric after the last validated epoch; None before it.
     """
 
     trial: str
     epoch: int
     epochs: int
     metric: str
-    curve: tuple[float, ...] = ()
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +124,6 @@ class StudyState:
         again: How many retries after faults there were.
         events: The last events, one line each, the newest at the end.
         when: The time of this state, in ISO 8601.
-        gpu_use: How the cluster's GPUs are used; None if it has none.
         training: The running trials, in the order of their starts; at most twenty.
     """
 
@@ -166,7 +135,6 @@ class StudyState:
     again: int = 0
     events: tuple[str, ...] = ()
     when: str = ""
-    gpu_use: GpuUse | None = None
     training: tuple[TrialState, ...] = ()
 
     @property
@@ -192,25 +160,6 @@ class StudyState:
         return sum(arm.lost for arm in self.arms)
 
 
-def trend_of(values: Iterable[float]) -> tuple[float, ...]:
-    """Return the running maximum of values; for a long series, a few points at even distances, including both ends.
-
-    Example:
-        >>> trend_of([0.5, 0.4, 0.7])
-        (0.5, 0.5, 0.7)
-        >>> trend_of(range(1000))[:3], len(trend_of(range(1000)))
-        ((0, 91, 182), 12)
-    """
-    return thinned(list(accumulate((value for value in values if math.isfinite(value)), max)))
-
-
-def thinned(points: Sequence[float]) -> tuple[float, ...]:
-    """Return a series; for a long one, a few points at even distances that include both ends."""
-    if len(points) <= _TREND:
-        return tuple(points)
-    return tuple(points[round(step * (len(points) - 1) / (_TREND - 1))] for step in range(_TREND))
-
-
 def note_state(store: Store, state: StudyState) -> None:
     """Write a study's progress into its folder, replacing the last note.
 
@@ -224,14 +173,10 @@ def _noted(store: Store) -> StudyState | None:
     """Return the driver's note; None if there is none or it cannot be read. No result depends on it."""
     with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
         note = without_checksum(store.read(_FILE))
-        arms = [
-            ArmState(**{**arm, "tally": Tally(**arm["tally"]), "trend": tuple(arm["trend"])})
-            for arm in note["arms"]
-        ]
-        use = GpuUse(**note["gpu_use"]) if note["gpu_use"] else None
-        training = [TrialState(**{**trial, "curve": tuple(trial["curve"])}) for trial in note["training"]]
+        arms = [ArmState(**{**arm, "tally": Tally(**arm["tally"])}) for arm in note["arms"]]
+        training = [TrialState(**trial) for trial in note["training"]]
         parts = {"arms": arms, "events": note["events"], "training": training}
-        return StudyState(**{**note, **{k: tuple(part) for k, part in parts.items()}, "gpu_use": use})
+        return StudyState(**{**note, **{name: tuple(part) for name, part in parts.items()}})
     return None
 
 

@@ -15,7 +15,6 @@ from topk_platform.protocol.search_progress import Ended
 from topk_platform.records import OpenTrial
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Lifeline
-from topk_platform.running.cluster.machine import GpuSample
 from topk_platform.running.watching import Event, EventKind, Faults
 from topk_platform.specs import Trial, TrialRecord
 
@@ -25,7 +24,7 @@ PAUSES: Sequence[float] = (1.0, 4.0, 16.0, 64.0, 256.0)
 """Seconds before each further try of a trial that a fault has stopped; so many times Tune starts it again."""
 
 _FAULT = re.compile(rf"(?:[\w.]+\.)?({'|'.join(FAULTS)}): (.*)")
-_INTERNAL = ("kept", "patience", "curve", "gpu", "records", "refused", "fault", "why")
+_INTERNAL = ("kept", "patience", "records", "refused", "fault", "why")
 
 
 @dataclass
@@ -117,7 +116,7 @@ class Dispatcher:
 
     def _send(self, kind: EventKind, trials: tuple[Trial, ...], **facts: Any) -> None:
         try:
-            self.notify(Event(kind, trials, workers=len(self._handed), **facts))
+            self.notify(Event(kind, trials, **facts))
         except Exception as error:  # noqa: BLE001 - raised again outside of Tune, which would hide it in its own error
             self.error = self.error or error
 
@@ -135,7 +134,8 @@ class Dispatcher:
         if message.get("epoch"):
             handed.patience = own.get("patience", handed.patience)
         if not message["done"]:
-            self._progressed(handed, message.get("epoch", 0), own)
+            value = message.get(f"validation/{handed.trials[0].arm.metric}")
+            self._send("progress", handed.trials, epoch=message.get("epoch", 0), value=value)
             return
         del self._handed[tune_id]
         self.budget.end(tune_id, ended="records" in own)
@@ -146,10 +146,6 @@ class Dispatcher:
             self._release(handed.trials)
         else:
             self._leave(handed.trials, FAULTS[own["fault"]](own["why"]))
-
-    def _progressed(self, handed: _Handed, epoch: int, own: Mapping[str, Any]) -> None:
-        sample = GpuSample(*own["gpu"]) if "gpu" in own else None
-        self._send("progress", handed.trials, sample=sample, epoch=epoch, curve=tuple(own.get("curve", ())))
 
     def _record(self, trials: Sequence[Trial], records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let the trials that wait for them start."""

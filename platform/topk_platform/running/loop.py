@@ -47,16 +47,13 @@ from topk_platform.running.state import (
     what_trains_again,
 )
 from topk_platform.running.summary import End, Summary
-from topk_platform.running.views import view_for
-from topk_platform.running.watching import Event, Faults, Noting, Watch
+from topk_platform.running.views import own_console, view_on
+from topk_platform.running.watching import Event, Faults, Noting, Progress, Watch
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 from topk_platform.tracking import mlflow_of
 
-__all__ = ["Progress", "run"]
-
-Progress = Callable[[Watch, Event], None]
-"""Called with every event, and with the study's progress at that time."""
+__all__ = ["run"]
 
 
 def run(
@@ -115,7 +112,8 @@ def run(
     from topk_platform.data import data_at  # noqa: PLC0415
 
     patience = Patience(options.wait, waiting)
-    with nullcontext(progress) if callable(progress) else view_for(progress) as show, data_at(options.data):
+    view = nullcontext(progress) if callable(progress) else view_on(own_console() if progress else None)
+    with view as show, data_at(options.data):
         rows = StudyRows(ledger, whole.arms)
         counted = _checked(part, rows, options, warnings.warn if waiting is None else waiting)
         return _Run(whole, part, options, counted, rows, store, mlflow, patience, show, callbacks).run()
@@ -240,7 +238,7 @@ class _Run:
 
     def _train(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Faults:
         """Hand the remaining trials to Ray Tune; return the work that faults left undone."""
-        watch = Watch(self.whole.name, progress, self.budget.durations)
+        watch = Watch(self.whole.name, progress, self.budget.durations, cluster.slots)
 
         def notified(event: Event) -> None:
             watch(event)
@@ -252,7 +250,7 @@ class _Run:
             return Faults()
         left = (arm_id for arm_id, arm in progress.arms.items() if arm.left)
         why = "; ".join(map(str, outdated(self.part, self.ledger, self.counted, left)))
-        notified(Event("begun", slots=cluster.slots, gpus=cluster.gpus, why=why))
+        notified(Event("begun", why=why))
         from topk_platform.running import tuner as tuning  # noqa: PLC0415 - Ray, which a finished study does not need
 
         with Noting(self.store, watch):

@@ -53,8 +53,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
     def step(self) -> dict[str, Any]:
         """Train until an epoch has ended or some seconds have passed, and return a message.
 
-        While the trial trains, the message holds the newest epoch's metrics by their names, the step of the last
-        checkpoint and how busy the GPU is. At the end it holds the records, or why the trial cannot be trained.
+        While the trial trains, the message holds the newest epoch's metrics by their names, and the step of the
+        last checkpoint. At the end it holds the records, or why the trial cannot be trained.
         """
         if (left := self._begin - time.monotonic()) > 0:  # after a fault the next try waits
             time.sleep(min(left, _LONGEST_SECONDS))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -16,30 +14,16 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from topk_platform.records import ArmState, GpuUse, StudyState
-from topk_platform.running.watching import Event, Repeating, Watch, value_in_words, values_in_words
+from topk_platform.records import ArmState, StudyState
+from topk_platform.running.watching import Event, Progress, Watch, value_in_words, values_in_words
 from topk_platform.terminal import PlainConsole
 
-__all__ = [
-    "Lines",
-    "LiveView",
-    "View",
-    "arm_line",
-    "arms_text",
-    "duration",
-    "headline",
-    "sparkline",
-    "trials_text",
-    "view_for",
-]
+__all__ = ["arm_line", "arms_text", "duration", "headline", "own_console", "trials_text", "view_on"]
 
 _COUNTS = ("running", "pruned", "diverged", "failed", "lost")
-_STYLES = {**dict.fromkeys(("running", "epoch"), "cyan"), "pruned": "yellow"}
-_STYLES |= dict.fromkeys(("diverged", "failed", "lost"), "red")
+_STYLES = {"running": "cyan", "pruned": "yellow", **dict.fromkeys(("diverged", "failed", "lost"), "red")}
 _SHORTEST = 12  # configurations get a column only if it has room for this many letters
 _GAP = "  "
-_GIB = 2**30
-_BARS = "▁▂▃▄▅▆▇█"
 _LINE_SECONDS = 10.0
 _REFRESHES = 2.0  # per second; each one costs the driver some milliseconds
 _NEWS = 4  # how many of the last events are shown
@@ -55,19 +39,10 @@ def headline(state: StudyState) -> str:
     parts = [f"{count} {name}" for name, count in counts.items() if count]
     parts += [f"tried again {state.again}"] if state.again else []
     parts += [f"{state.workers} of {state.slots} workers busy"] if state.slots else []
-    parts += [_gpus_in_words(state.gpu_use)] if state.gpu_use else []
     if state.left and state.seconds and state.seconds >= 1:
         parts.append(f"about {duration(state.seconds)} left")
     done = str(tally.ended) if state.left is None else f"{tally.ended}/{tally.ended + state.left}"
     return f"{done} trials: {', '.join(parts) or 'nothing has ended yet'}"
-
-
-def _gpus_in_words(gpus: GpuUse) -> str:
-    # Parts of a GPU are rounded down: a sixth of it is 0.1666.
-    used = f"{round(gpus.used, 2):g} of {round(gpus.there, 2):g} GPUs in use"
-    if gpus.busy is None:
-        return used
-    return f"{used} ({100 * gpus.busy:.0f} % busy, {gpus.memory_used / _GIB:.0f} of {gpus.memory / _GIB:.0f} GiB)"
 
 
 def arm_line(arm: ArmState) -> str:
@@ -101,7 +76,7 @@ def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
     rows = [_cells(arm) for arm in arms] + ([_sum(rest)] if rest else [])
     widths = {name: max(cell_len(row[name]) for row in rows) for name in rows[0]}
     widths = {name: max(cell_len(name), cells) for name, cells in widths.items() if cells and name != "by"}
-    for name in ("search", "left", "best validation", ""):
+    for name in ("left", "best validation", ""):
         room = width - sum(widths.values()) - len(_GAP) * len(widths)
         if room < 0:
             widths.pop(name, None)
@@ -112,7 +87,7 @@ def arms_text(state: StudyState, width: int, most: int | None = None) -> Text:
 
 
 def trials_text(state: StudyState, most: int | None = None) -> Text:
-    """Return one line per running trial: its epoch, its curve so far, and the curve's last value.
+    """Return one line per running trial: its epoch and its last validation value.
 
     Args:
         state: The study's progress.
@@ -121,26 +96,12 @@ def trials_text(state: StudyState, most: int | None = None) -> Text:
     rows = [
         {
             "trial": trial.trial,
-            "epochs": f"epoch {trial.epoch}/{trial.epochs}",
-            "epoch": sparkline(trial.curve),
-            "value": value_in_words(trial.curve[-1] if trial.curve else None, trial.metric),
+            "running": f"epoch {trial.epoch}/{trial.epochs}",
+            "value": value_in_words(trial.value, trial.metric),
         }
         for trial in state.training[:most]
     ]
     return _laid_out(rows, {name: max(cell_len(row[name]) for row in rows) for name in rows[0]})
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Return one bar per value, from the lowest value to the highest; empty for fewer than two values.
-
-    Example:
-        >>> sparkline([0.5, 0.5, 0.75, 1.0])
-        '▁▁▅█'
-    """
-    if len(values) < 2:
-        return ""
-    low, span = min(values), max(values) - min(values)
-    return "".join(_BARS[round((len(_BARS) - 1) * (value - low) / span) if span else 0] for value in values)
 
 
 def _cut(text: str, room: int) -> str:
@@ -166,7 +127,6 @@ def _cells(arm: ArmState) -> dict[str, str]:
         "done": str(arm.done) if arm.total is None else f"{arm.done}/{arm.total}",
         **{name: str(_count(arm, name) or "") for name in _COUNTS},
         "best validation": value_in_words(arm.best, arm.metric),
-        "search": sparkline(arm.trend),
         "left": duration(arm.seconds) if arm.seconds and arm.left else "",
         "by": values_in_words(arm.values),
     }
@@ -199,61 +159,57 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-class View:
-    """Shows a running study: a context manager that is called with every event. This one shows nothing.
-
-    Views that show something put the context manager that does so into ``_shower``, and ``_is_for_people`` if they also
-    print which recorded trials do not count.
+@contextmanager
+def view_on(console: Console | None) -> Iterator[Progress]:
+    """Show a run for as long as the block lasts: live in a terminal, as lines elsewhere; without a console, nothing.
 
     Args:
         console: Where to show it.
+
+    Yields:
+        What takes the run's events.
     """
-
-    _is_for_people = False
-
-    def __init__(self, console: Console) -> None:
-        self.console, self._since = console, time.monotonic()
-        self._watch: Watch | None = None
-        self._shower: AbstractContextManager[object] = nullcontext()
-
-    def __enter__(self) -> Self:
-        self._shower.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._shower.__exit__(*error)
-
-    def __call__(self, watch: Watch, event: Event) -> None:
-        """Note an event, which another thread shows."""
-        self._watch = watch
-        if self._is_for_people and event.kind == "begun" and event.why:
-            self.console.print(f"Trained again: {event.why}", highlight=False, markup=False)
-
-
-class LiveView(View):
-    """Shows one row per arm, the last events and the time left; it is redrawn twice a second."""
-
-    _is_for_people = True
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._shower = Live(  # it calls get_renderable at once
+    if console is None:
+        yield lambda _watch, _event: None
+    elif console.is_terminal:
+        live = _LiveView(console)
+        with Live(
             console=console,
-            get_renderable=self.drawn,
+            get_renderable=live.drawn,
             refresh_per_second=_REFRESHES,
             transient=True,
             vertical_overflow="crop",
-        )
+        ):
+            yield live
+    else:
+        yield _Lines(console)
+
+
+def _print_outdated(console: Console, event: Event) -> None:
+    if event.kind == "begun" and event.why:
+        console.print(f"Trained again: {event.why}", highlight=False, markup=False)
+
+
+class _LiveView:
+    """Shows one row per arm, the last events and the time left; it is redrawn twice a second, by another thread."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._since = console, time.monotonic()
+        self._watch: Watch | None = None
+
+    def __call__(self, watch: Watch, event: Event) -> None:
+        self._watch = watch
+        _print_outdated(self._console, event)
 
     def drawn(self) -> RenderableType:
         """Return what is shown now."""
         passed = duration(time.monotonic() - self._since)
         if self._watch is None:
             return Text(f"starting Ray ({passed})")
-        state, width = self._watch.state(), self.console.width
+        state, width = self._watch.state(), self._console.width
         head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
         news = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in state.events[-_NEWS:]]
-        room = max(2, self.console.height - _AROUND - len(news))
+        room = max(2, self._console.height - _AROUND - len(news))
         shown, done = min(len(state.training), room // 3), state.tally.ended
         bar = ProgressBar(total=max(1, done + (state.left or 0)), completed=done, width=min(_BAR, width))
         trials = (trials_text(state, shown), Text()) if shown else ()
@@ -261,55 +217,39 @@ class LiveView(View):
         return Group(head, bar, Text(), arms, Text(), *trials, *news)
 
 
-class Lines(View):
-    """Prints a study's progress every ten seconds if it has changed; prints faults and finished arms at once.
+class _Lines:
+    """Prints a study's progress every ten seconds while trials start; prints faults and finished arms at once.
 
-    A failed trial is printed at once too. A separate thread checks the progress, because a worker seems free for the
-    moment between two of its trials.
+    A failed trial is printed at once too.
     """
 
-    _is_for_people = True
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._last = ""
-        self._looking = threading.Lock()  # otherwise an older line could follow a newer one
-        self._shower = self._repeating = Repeating(_LINE_SECONDS, self.look)
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock, self._next = console, clock, clock()
 
     def __call__(self, watch: Watch, event: Event) -> None:
-        """Take note of an event."""
-        super().__call__(watch, event)
+        _print_outdated(self._console, event)
         failed = event.record is not None and event.record.status == "failed"
         fault = event.kind in ("again", "open", "cut") or failed
         if fault:
             self._print(watch.news)
         if event.record is not None and not watch.progress.arms[event.record.trial.arm_id].left:
             self._print(arm_line(watch.arm(event.record.trial.arm_id)))
-        if fault or event.kind == "begun":
-            self.look()
-
-    def look(self) -> None:
-        """Print the progress if it has changed and anything is left."""
-        if self._watch is None or not self._watch.progress.left:
-            return
-        with self._looking:
-            line = headline(self._watch.state())
-            if line != self._last:
-                self._last = line
-                self._print(line)
+        # After an end a worker seems free until the next trial starts.
+        due = event.kind == "started" and self._clock() >= self._next
+        if watch.progress.left and (fault or due or event.kind == "begun"):
+            self._next = self._clock() + _LINE_SECONDS
+            self._print(headline(watch.state()))
 
     def _print(self, line: str) -> None:
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def view_for(shown: bool) -> View:
-    """Return the view for a run started from Python; unless ``shown``, this view shows nothing."""
+def own_console() -> Console:
+    """Return the console of a run started from Python, which writes to standard error."""
     console = PlainConsole(stderr=True)
-    if console.is_jupyter:  # whose output takes text, but says that it is a terminal
-        # Ray warns of missing widgets, which nothing here uses.
-        logging.getLogger("ray.widgets").setLevel(logging.WARNING)
-        warnings.filterwarnings("ignore", message="IProgress not found")
-        console = PlainConsole(stderr=True, force_jupyter=False, force_terminal=False)
-    if not shown:
-        return View(console)
-    return (LiveView if console.is_terminal else Lines)(console)
+    if not console.is_jupyter:
+        return console
+    # A notebook's output takes text, but says that it is a terminal. Ray warns of missing widgets, which nothing uses.
+    logging.getLogger("ray.widgets").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    return PlainConsole(stderr=True, force_jupyter=False, force_terminal=False)

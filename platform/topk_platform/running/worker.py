@@ -14,7 +14,7 @@ from topk_platform.data import use_data_folder
 from topk_platform.data.loading import backbone_hash
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.records import Store, StoreKeeper
-from topk_platform.running.cluster.machine import cap_memory, outside_fault, sample_gpu
+from topk_platform.running.cluster.machine import cap_memory, outside_fault
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training import Heartbeat, Training, environment, run_trials
 from topk_platform.training.faults import is_usable, stored
@@ -109,9 +109,7 @@ class Work:
             return {"done": True, **self._end}
         last = self._last
         message: dict[str, Any] = {"done": False, **_metrics(last.last), "epoch": last.epoch}
-        message |= {"kept": last.kept, "patience": last.patience, "curve": [*last.curve]}
-        sample = sample_gpu(self._device)
-        return message if sample is None else {**message, "gpu": sample}
+        return message | {"kept": last.kept, "patience": last.patience}
 
     def _ended(self, records: Sequence[TrialRecord]) -> dict[str, Any]:
         if fault := outside_fault(records, self._order["share"]):

@@ -98,14 +98,12 @@ class Heartbeat(NamedTuple):
         epoch: How many epochs have ended.
         kept: The step of the last checkpoint, from which another process would continue; 0 before the first one.
         patience: The seconds within which the next heartbeat comes, unless the trial hangs.
-        curve: The selection metric after each validated epoch so far; of an ensemble, that of its first trial.
         last: The last validated epoch, of an ensemble that of its first trial; None before it.
     """
 
     epoch: int = 0
     kept: int = 0
     patience: float = FIRST_SECONDS
-    curve: Sequence[float] = ()
     last: EpochRecord | None = None
 
 
@@ -177,9 +175,8 @@ class Group:
             patience: The seconds until the next one; by default the time that an epoch may take.
         """
         first = self.members[0]
-        curve = [epoch.validation[first.trial.arm.metric] for epoch in first.epochs]
         limit = self.pace.patience if patience is None else patience
-        return Heartbeat(self.epoch, self.kept, limit, curve, first.epochs[-1] if first.epochs else None)
+        return Heartbeat(self.epoch, self.kept, limit, first.epochs[-1] if first.epochs else None)
 
     @property
     def pause(self) -> float:

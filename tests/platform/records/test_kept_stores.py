@@ -67,7 +67,7 @@ def test_the_status_is_that_of_a_finished_study(store: str, topk: Topk) -> None:
         {},
         0,
     )
-    assert [(arm["done"], arm["total"], len(arm["trend"])) for arm in shown["arms"]] == [(4, 4, 2)] * 2
+    assert [(arm["done"], arm["total"]) for arm in shown["arms"]] == [(4, 4)] * 2
 
 
 def test_its_report_and_its_exports_are_made(store: str, topk: Topk, tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.budget import Budget, Limits
-from topk_platform.running.cluster.machine import GpuSample
 from topk_platform.running.dispatcher import PAUSES, Dispatcher
 from topk_platform.running.tuner import Ending, RecordCallback, StudySearcher
 from topk_platform.running.watching import Event
@@ -193,12 +192,9 @@ def test_a_process_that_ended_itself_after_a_silence_has_stalled(stage: Callable
 def test_a_trials_progress_goes_on_to_those_who_watch(stage: Callable[..., Stage]) -> None:
     at = stage()
     name = at.start()
-    message = at.report(
-        name, epoch=2, gpu=["GPU-a", 0.5, 1, 2], curve=[0.5, 0.75], **{"validation/top3": 0.75}
-    )
+    message = at.report(name, epoch=2, **{"validation/top3": 0.75})
     assert [event.kind for event in at.events] == ["started", "progress"]
-    assert at.events[1].sample == GpuSample("GPU-a", 0.5, 1, 2) and at.events[1].workers == 1
-    assert (at.events[1].epoch, at.events[1].curve) == (2, (0.5, 0.75))
+    assert (at.events[1].epoch, at.events[1].value) == (2, 0.75)
     assert message == {"done": False, "epoch": 2, "validation/top3": 0.75}, (
         "Tune keeps what is for nobody else"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli.run_output import make_view
+from topk_platform.cli.run_output import print_event
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress, Tally
 from topk_platform.protocol.search_progress import Ended
@@ -28,9 +27,8 @@ from topk_platform.records import (
     note_state,
     read_state,
 )
-from topk_platform.running.cluster.machine import GpuSample
-from topk_platform.running.views import Lines, LiveView, View, arms_text, headline, view_for
-from topk_platform.running.watching import Event, Noting, Watch
+from topk_platform.running.views import arms_text, headline, own_console, trials_text, view_on
+from topk_platform.running.watching import Event, Noting, Progress, Watch
 from topk_platform.specs import TrialRecord
 
 RATE = {"learning_rate": Float(0.01, 1)}
@@ -43,20 +41,14 @@ def console_of(width: int, height: int = 24, terminal: bool = True) -> Console:
     return Console(file=io.StringIO(), width=width, height=height, force_terminal=terminal, color_system=None)
 
 
-def text_of(console: Console, view: LiveView | object) -> list[str]:
-    with console.capture() as got:
-        console.print(view)
-    return [line.rstrip() for line in got.get().splitlines()]
-
-
 class Drive:
     """A run without workers: trials end as the test says, a search trial's value being its number in tenths."""
 
-    def __init__(self, view: View, folder: Path) -> None:
+    def __init__(self, folder: Path, view: Progress = lambda _watch, _event: None) -> None:
         self.progress = StudyProgress(ArmProgress(STUDY, arm, Identity("c", "f")) for arm in ARMS)
-        self.watch, self.view = Watch("s", self.progress), view
+        self.watch, self.view = Watch("s", self.progress, slots=2), view
         self.ledger = Ledger.open(Store.open(folder), "s")
-        self.notify(Event("begun", slots=2))
+        self.notify(Event("begun"))
 
     def notify(self, event: Event) -> None:
         self.watch(event)
@@ -64,7 +56,7 @@ class Drive:
 
     def step(self, fate: str = "completed") -> None:
         (trial,) = self.progress.next_trials()
-        self.notify(Event("started", (trial,), workers=1))
+        self.notify(Event("started", (trial,)))
         if fate == "again":
             self.progress.release(trial)
             self.progress.again += 1
@@ -85,59 +77,62 @@ class Drive:
 FATES = ("completed", "failed", "completed", "again", "completed", "diverged", "completed", "open")
 
 
-@pytest.mark.parametrize("kind", ["live", "lines", "events", "quiet"])
-def test_all_views_show_the_same_facts(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    console = console_of(200, terminal=kind == "live")
-    view = make_view(console, quiet=kind == "quiet", json=kind == "events")
-    drive = Drive(view, tmp_path)
-    for fate in FATES:
-        drive.step(fate)
+def test_all_views_show_the_same_facts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    live, lines = (console_of(200, terminal=terminal) for terminal in (True, False))
+    with view_on(live) as live_view, view_on(lines) as lines_view, view_on(None) as quiet:
+
+        def view(watch: Watch, event: Event) -> None:
+            for one_view in (live_view, lines_view, print_event, quiet):
+                one_view(watch, event)
+
+        drive = Drive(tmp_path, view)
+        for fate in FATES:
+            drive.step(fate)
     state = drive.watch.state()
     assert state.tally == Tally(completed=4, diverged=1, failed=1)
     assert (state.lost, state.again, state.slots, state.left) == (1, 1, 2, 6)
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    out = capsys.readouterr().out
-    if kind == "quiet":
-        assert shown + out == ""
-    elif kind == "lines":
-        assert "6/12 trials: 4 completed, 1 diverged, 1 failed, 1 lost, tried again 1" in headline(state)
-        assert "trials: " in shown and "tried again 1" in shown
-        assert "failed: as asked" in shown
-        assert "is tried again: process lost: killed" in shown
-    elif kind == "events":
-        events = [json.loads(line) for line in out.splitlines()]
-        kinds = [event["event"] for event in events]
-        ends = [fate if fate in ("again", "open") else "ended" for fate in FATES]
-        assert kinds == ["begun", *(kind for end in ends for kind in ("started", end))]
-        counts = {"workers": 2, "busy": 0, "total": 12, "left": 12, "not_counted": {}}
-        assert events[0] | {"time": ""} == {"event": "begun", "time": "", "study": "s", **counts}
-        assert [e["status"] for e in events if e["event"] == "ended"] == [
-            *("completed", "failed", "completed", "completed", "diverged", "completed")
-        ]
-    else:
-        assert isinstance(view, LiveView)
-        lines = text_of(console, view.drawn())
-        assert lines[0].startswith("s  6/12 trials: ") and "1 lost" in lines[0]
-        for arm in state.arms:
-            assert sum(line.startswith(f"{arm.arm} ") for line in lines) == 1
+    assert "6/12 trials: 4 completed, 1 diverged, 1 failed, 1 lost, tried again 1" in headline(state)
+    shown = lines.file.getvalue()  # type: ignore[attr-defined]
+    for line in (headline(state), "failed: as asked", "is tried again: process lost: killed"):
+        assert line in shown
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    ends = [fate if fate in ("again", "open") else "ended" for fate in FATES]
+    assert [e["event"] for e in events] == ["begun", *(kind for end in ends for kind in ("started", end))]
+    counts = {"workers": 2, "busy": 0, "total": 12, "left": 12, "not_counted": {}}
+    assert events[0] | {"time": ""} == {"event": "begun", "time": "", "study": "s", **counts}
+    assert events[1]["busy"] == 1
+    assert [e["status"] for e in events if "status" in e] == [
+        fate for fate in FATES if fate not in ("again", "open")
+    ]
+    screen = live.file.getvalue()  # type: ignore[attr-defined]
+    assert "6/12 trials: " in screen and all(f"{arm.arm} " in screen for arm in state.arms)
+
+
+def test_a_running_trial_is_shown_with_its_last_epoch_and_value(tmp_path: Path) -> None:
+    drive = Drive(tmp_path)
+    trials = drive.progress.next_trials()
+    drive.notify(Event("started", trials))
+    drive.notify(Event("progress", trials, epoch=1, value=0.5))
+    assert trials_text(drive.watch.state()).plain.split("  ") == [
+        *(f"{ARMS[0].name} search 0", "epoch 1/1", "top1 50.0 %")
+    ]
 
 
 def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     """What has ended and what is left follow from the ledger and the plan; what runs comes from the driver's note."""
-    drive = Drive(View(console_of(80)), tmp_path)
+    drive = Drive(tmp_path)
     drive.step()
     with Noting(drive.ledger.store, drive.watch):
         for fate in ("failed", "completed", "completed"):
             drive.step(fate)
         (trial,) = drive.progress.next_trials()
-        drive.notify(Event("started", (trial,), workers=1))
+        drive.notify(Event("started", (trial,)))
         live = drive.watch.state()
     note_state(drive.ledger.store, live)
     read = read_state(Recorded.read(drive.ledger))
-    assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in read.arms] == [
-        (a.arm, a.tally, a.left, a.metric, a.best, a.values, a.trend) for a in live.arms
+    assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values) for a in read.arms] == [
+        (a.arm, a.tally, a.left, a.metric, a.best, a.values) for a in live.arms
     ]
-    assert sum(len(arm.trend) for arm in live.arms) == 3  # completed search trials
     assert (live.running, read.running) == (1, 0)
     with drive.ledger.writing(STUDY):  # somebody drives it
         assert read_state(Recorded.read(drive.ledger)).running == 1
@@ -146,7 +141,7 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
 
 def test_what_a_killed_run_noted_is_replaced_at_once(tmp_path: Path) -> None:
     """Otherwise the trials that it ran count as those of the run that follows."""
-    drive = Drive(View(console_of(80)), tmp_path)
+    drive = Drive(tmp_path)
     killed = StudyState(STUDY.name, (ArmState(ARMS[0].name, left=12, running=2),), workers=2, slots=2)
     note_state(drive.ledger.store, killed)
     with drive.ledger.writing(STUDY), Noting(drive.ledger.store, drive.watch):
@@ -157,11 +152,11 @@ def test_what_a_killed_run_noted_is_replaced_at_once(tmp_path: Path) -> None:
 
 def test_nothing_runs_once_a_run_that_was_cut_short_is_over(tmp_path: Path) -> None:
     """Its driver still writes tables; on the progress are trials that ran or waited to be tried again."""
-    drive = Drive(View(console_of(80)), tmp_path)
+    drive = Drive(tmp_path)
     with drive.ledger.writing(STUDY):
         with Noting(drive.ledger.store, drive.watch):
             trials = drive.progress.next_trials()
-            drive.notify(Event("started", trials, workers=1))
+            drive.notify(Event("started", trials))
             drive.notify(Event("again", trials, why="process lost: killed"))
             assert drive.watch.state().running == 1
         live = live_state(drive.ledger.store)
@@ -169,12 +164,8 @@ def test_nothing_runs_once_a_run_that_was_cut_short_is_over(tmp_path: Path) -> N
     assert (live.running, live.workers, live.left) == (0, 0, 12)
 
 
-GPU_STUDY = replace(STUDY, device="cuda", gpus=0.5)
-HALF_BUSY, BUSY = GpuSample("GPU-a", 0.5, 10 * 2**30, 80 * 2**30), GpuSample("GPU-b", 1.0, 2**30, 80 * 2**30)
-
-
 def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
-    drive = Drive(View(console_of(80)), tmp_path)
+    drive = Drive(tmp_path)
     drive.step()
     for note in ("standing.json", "plan.json"):
         drive.ledger.store.write(note, b"{")
@@ -182,15 +173,13 @@ def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
     assert (arm.done, arm.total, arm.left) == (1, None, None)
 
 
-def test_scripts_print_progress_on_standard_error_unless_it_is_switched_off(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert isinstance(view_for(shown=True), Lines) and type(view_for(shown=False)) is View
-    view_for(shown=True).console.print("text")
+def test_scripts_print_progress_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not own_console().is_terminal
+    own_console().print("text")
     assert capsys.readouterr() == ("", "text\n")
 
 
-COLUMNS = ("running", "pruned", "diverged", "failed", "lost", "best validation", "search", "left", "by")
+COLUMNS = ("running", "pruned", "diverged", "failed", "lost", "best validation", "left", "by")
 
 
 @given(
@@ -213,7 +202,6 @@ def test_rows_fit_the_terminal_or_leave_columns_out_and_never_cut_names_and_coun
             best=0.5 if searched else None,
             values={"learning_rate": 0.01} if searched else {},
             seconds=90.0,
-            trend=(0.25, 0.5) if searched else (),
         )
         for number, (running, ended, failed, searched) in enumerate(arms)
     )
@@ -225,10 +213,10 @@ def check_rows(arms: tuple[ArmState, ...], lines: list[str], width: int, most: i
     head, *rows = lines
     named = [name for name in COLUMNS if f"  {name}" in head]
     assert head.split()[:2] == ["arm", "done"]
-    assert max(map(len, lines)) <= width or not set(named) & set(COLUMNS[-4:])
+    assert max(map(len, lines)) <= width or not set(named) & set(COLUMNS[-3:])
     shown = {row.split()[0]: row.split()[1] for row in rows if row.startswith("regime")}
     searched = any(arm.best for arm in arms if arm.arm in shown)
-    assert "best validation" in named or not searched or not {"search", "left", "by"} & set(named)
+    assert "best validation" in named or not searched or not {"left", "by"} & set(named)
     assert all(shown[arm.arm] == f"{arm.done}/{arm.total}" for arm in arms if arm.arm in shown)
     assert len(rows) == (len(arms) if most is None else min(len(arms), most))
     if rest := [arm for arm in arms if arm.arm not in shown]:

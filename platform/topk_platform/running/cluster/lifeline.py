@@ -116,13 +116,11 @@ class Cluster:
         slots: How many trials may run at once.
         environment: The properties of its machines that decide a result's last bits; None if the machines were not
             asked.
-        gpus: How many GPUs it has.
         line: Checks whether Ray still runs.
     """
 
     slots: int = 0
     environment: Mapping[str, str] | None = None
-    gpus: float = 0.0
     line: Lifeline = field(default_factory=Lifeline)
 
 
@@ -150,5 +148,4 @@ def on_cluster(study: Study, options: RunOptions, store: Store, patience: Patien
     with connected(study, options.address, options.workers, patience) as (slots, line):
         common = None if here else check_nodes(study, store, patience, mixed=options.mixed)
         environment = None if options.mixed else common
-        gpus = ray.cluster_resources().get("GPU", 0.0)
-        yield Cluster(slots, environment, gpus, line)
+        yield Cluster(slots, environment, line)

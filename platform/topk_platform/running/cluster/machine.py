@@ -7,16 +7,13 @@ import re
 import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from topk_platform.errors import BrokenDeviceError, FaultError, SmallShareError
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = [
     "OWN_BYTES",
-    "GpuSample",
     "cap_memory",
     "fitting",
     "gpu_count",
@@ -25,7 +22,6 @@ __all__ = [
     "local_workers",
     "memory_part",
     "outside_fault",
-    "sample_gpu",
     "slices_here",
 ]
 
@@ -181,55 +177,3 @@ def fitting(available: float, amount: float) -> int:
     if amount >= 1:
         return int(available / amount + 1e-9)
     return int(available) * int(1 / amount + 1e-9) + int(available % 1 / amount + 1e-9)
-
-
-class GpuSample(NamedTuple):
-    """The use of a GPU at one moment.
-
-    Args:
-        uuid: The GPU's UUID.
-        busy: The share of the driver's last sampling interval, at most a second, in which a kernel ran; in [0, 1].
-        memory_used: Bytes in use, by any process.
-        memory: Bytes that the GPU has.
-    """
-
-    uuid: str
-    busy: float
-    memory_used: int
-    memory: int
-
-
-def sample_gpu(device: str) -> GpuSample | None:
-    """Return the use of the GPU that this process trains on, in well under a millisecond.
-
-    The result is None on a CPU, before the training has used the GPU, and if the driver does not report it, as for
-    slices of a GPU (MIG) and for GPUs that are not NVIDIA's.
-
-    Args:
-        device: The trial's device, ``"cpu"`` or ``"cuda"``.
-    """
-    if device != "cuda":
-        return None
-    import torch  # noqa: PLC0415 - reading commands import this module's GpuSample and load neither library
-
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return None
-    try:
-        import pynvml  # noqa: PLC0415 - as above
-    except ImportError:  # on a node that was set up by hand; the figure is only shown to people
-        return None
-    uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
-    try:
-        gpu = _handle(uuid)
-        memory, rates = pynvml.nvmlDeviceGetMemoryInfo(gpu), pynvml.nvmlDeviceGetUtilizationRates(gpu)
-    except pynvml.NVMLError:  # no driver of NVIDIA's, or a slice, whose use it does not report
-        return None
-    return GpuSample(uuid, rates.gpu / 100, memory.used, memory.total)
-
-
-@cache  # starting NVIDIA's library takes longer than asking it
-def _handle(uuid: str) -> object:
-    import pynvml  # noqa: PLC0415 - as above
-
-    pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetHandleByUUID(uuid)
