@@ -104,8 +104,7 @@ LONG_FILES = {
     "data/datasets/parquet.py": "a dataset in Parquet files",
 }
 LONGEST_FILE = 300
-# Folders of the platform whose files have a smaller median: else small files that are read together are one.
-SMALL_FILES = {"models": "a network each"}
+# The least median of the lines of a folder's files: small files that are read together are one.
 LEAST_MEDIAN = 100
 
 # Functions of more than 60 lines of code; none is added.
@@ -217,7 +216,7 @@ def test_files_of_the_platform_are_neither_too_long_nor_too_short() -> None:
     assert long - set(LONG_FILES) == set()
     for folder in {path.parent for path in files}:
         least = median(map(lines_of, folder.glob("*.py")))
-        assert least >= LEAST_MEDIAN or str(folder.relative_to(platform)) in SMALL_FILES, folder
+        assert least >= LEAST_MEDIAN, folder
 
 
 def test_no_name_is_told_found_or_place() -> None:

@@ -57,7 +57,7 @@ def corners(per_class: int = 20):
 """,
             )
         ],
-        f"{P}data/loading.py": [
+        f"{P}data/dataset_table.py": [
             (
                 "from topk_platform.data.datasets.characters",
                 "from topk_platform.data.datasets.corners import corners\n",
@@ -112,7 +112,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
             )
         ],
         f"{P}models/__init__.py": [
-            ("from topk_platform.models.small", "from topk_platform.models.halved import halved\n"),
+            ("from topk_platform.models.vision", "from topk_platform.models.halved import halved\n"),
             ('    "linear": linear,\n', '    "halved": halved,\n'),
         ],
         "docs/study.md": [("", "\n`halved` sees every other input.\n")],

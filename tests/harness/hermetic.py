@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 # What the platform remembers of modules by their names, which is wrong once others have these names.
-BY_NAME = (("topk_platform.versions", "_loaded"), ("topk_platform.data.loading", "_load"))
+BY_NAME = (("topk_platform.versions", "_loaded"), ("topk_platform.data.dataset_table", "_load"))
 OURS = ("topk_losses", "topk_platform")
 
 

@@ -11,7 +11,7 @@ import pytest
 from topk_platform import Study
 from topk_platform.cli import main
 from topk_platform.data import load
-from topk_platform.data.loading import backbone_hash
+from topk_platform.data.dataset_table import backbone_hash
 from topk_platform.identity import Identity
 from topk_platform.records import Ledger, Store, StoreKeeper, as_recorded
 from topk_platform.specs import Trial, TrialRecord

@@ -31,7 +31,7 @@ from topk_platform import (
     Study,
     versions,
 )
-from topk_platform.data.loading import DATASETS
+from topk_platform.data.dataset_table import DATASETS
 from topk_platform.identity import Identity
 from topk_platform.models import MODELS
 from topk_platform.specs import CONDITIONS

@@ -33,6 +33,15 @@ The data folder is ``topk run --data DIR``, the environment's ``TOPK_DATA``, or 
 
 from topk_platform.data.conditions import apply_conditions, long_tail_counts, noisy_labels
 from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.dataset_table import (
+    DATASETS,
+    check_source,
+    download,
+    forget_datasets,
+    image_features,
+    load,
+    read,
+)
 from topk_platform.data.datasets.characters import LOOK_ALIKES, digits, kanji, letters
 from topk_platform.data.datasets.cifar import cifar100, read_cifar100
 from topk_platform.data.datasets.generated import ring, synthetic_images
@@ -43,15 +52,6 @@ from topk_platform.data.datasets.species import inaturalist, plantnet300k
 from topk_platform.data.datasets.tensors import from_tensors
 from topk_platform.data.folders import cache_folder, data_at, data_folder, use_data_folder
 from topk_platform.data.images.in_files import Images
-from topk_platform.data.loading import (
-    DATASETS,
-    check_source,
-    download,
-    forget_datasets,
-    image_features,
-    load,
-    read,
-)
 from topk_platform.data.population import Population, Source
 from topk_platform.data.splitting import shot_words, shots
 from topk_platform.data.wrong_labels import write_labels

@@ -8,9 +8,9 @@ from dataclasses import replace
 from torch import nn
 
 from topk_platform.errors import UserError
-from topk_platform.models.heads import feature_head
-from topk_platform.models.small import convnet, linear, mlp
+from topk_platform.models.heads import feature_head, linear, mlp
 from topk_platform.models.vision import (
+    convnet,
     densenet,
     densenet121_small,
     find_weights,

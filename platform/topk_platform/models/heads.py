@@ -1,12 +1,14 @@
-"""Heads: the last layer, linear or with cosines as outputs; and small networks on the features of a frozen network."""
+"""Heads, which are the last layer with linear or cosine outputs, and the networks of linear layers that end in one."""
 
 from __future__ import annotations
+
+import math
 
 from torch import nn
 
 from topk_losses import CosineHead
 
-__all__ = ["feature_head", "make_head"]
+__all__ = ["feature_head", "linear", "make_head", "mlp"]
 
 
 def make_head(features: int, classes: int, head: str) -> nn.Module:
@@ -20,6 +22,48 @@ def make_head(features: int, classes: int, head: str) -> nn.Module:
     if head == "cosine":
         return CosineHead(features, classes)
     raise ValueError(f"head must be 'linear' or 'cosine', got {head!r}")
+
+
+def linear(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+    """Return a linear map from the flattened input to the scores, without bias.
+
+    Args:
+        shape: The shape of one input.
+        classes: L.
+        head: ``"linear"`` or ``"cosine"``.
+
+    Example:
+        >>> sum(p.numel() for p in linear((2,), 6).parameters())
+        12
+    """
+    width = math.prod(shape)
+    last = nn.Linear(width, classes, bias=False) if head == "linear" else make_head(width, classes, head)
+    return nn.Sequential(nn.Flatten(), last)
+
+
+def mlp(
+    shape: tuple[int, ...], classes: int, head: str = "linear", hidden: int = 128, depth: int = 1
+) -> nn.Module:
+    """Return a perceptron with ReLUs: ``depth`` hidden layers of ``hidden`` units, then the head.
+
+    Args:
+        shape: The shape of one input, which is flattened.
+        classes: L.
+        head: ``"linear"`` or ``"cosine"``.
+        hidden: The number of units in each hidden layer.
+        depth: The number of hidden layers; with 0 the network is linear.
+
+    Example:
+        >>> net = mlp((1, 8, 8), 10)
+        >>> sum(p.numel() for p in net.parameters())
+        9610
+    """
+    layers: list[nn.Module] = [nn.Flatten()]
+    width = math.prod(shape)
+    for _ in range(depth):
+        layers += [nn.Linear(width, hidden), nn.ReLU()]
+        width = hidden
+    return nn.Sequential(*layers, make_head(width, classes, head))
 
 
 def feature_head(

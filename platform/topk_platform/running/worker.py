@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from topk_platform.data import use_data_folder
-from topk_platform.data.loading import backbone_hash
+from topk_platform.data.dataset_table import backbone_hash
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.records import Store, StoreKeeper
 from topk_platform.running.cluster.machine import cap_memory, outside_fault

@@ -14,9 +14,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from topk_platform.data.dataset_table import DATASETS, feature_arguments, read
 from topk_platform.data.images.backbones import Backbone, load_backbone, untrained_backbone, weights_hash
 from topk_platform.data.images.in_files import Images
-from topk_platform.data.loading import DATASETS, feature_arguments, read
 from topk_platform.data.population import Population
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.references import is_reference, look_up

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from topk_platform.models import MODELS
-from topk_platform.models.small import convnet
+from topk_platform.models.vision import convnet
 from topk_platform.testing.smoke_datasets import SmallCifar100, write_cifar100
 
 

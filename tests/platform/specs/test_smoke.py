@@ -124,6 +124,6 @@ def test_each_search_has_as_many_trials_and_seeds(searches: int, trials: int, se
 
 
 def test_every_dataset_that_can_be_downloaded_has_a_standin() -> None:
-    from topk_platform.data.loading import DATASETS, DOWNLOADS
+    from topk_platform.data.dataset_table import DATASETS, DOWNLOADS
 
     assert set(DOWNLOADS) <= set(STANDINS) <= set(DATASETS)

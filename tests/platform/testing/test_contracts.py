@@ -13,7 +13,7 @@ from torch import nn
 from topk_platform import LabelNoise, LongTail, Model, Regime, TrainFraction
 from topk_platform.data import DATASETS, Dataset, Split, digits
 from topk_platform.models import MODELS
-from topk_platform.models.small import convnet
+from topk_platform.models.vision import convnet
 from topk_platform.testing import RegimeContract
 
 

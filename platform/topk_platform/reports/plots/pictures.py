@@ -16,7 +16,7 @@ from scipy import sparse
 from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from topk_platform.data import Dataset, load
-from topk_platform.data.loading import feature_arguments
+from topk_platform.data.dataset_table import feature_arguments
 from topk_platform.errors import UserError
 from topk_platform.reports.plots.drawing import as_they_are, figure, frame, panels, shortened, wrapped
 from topk_platform.reports.plots.plot_data import (

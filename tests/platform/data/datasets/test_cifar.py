@@ -18,9 +18,9 @@ from torchvision.datasets import CIFAR100
 
 from topk_platform import LabelNoise, LongTail, Model, Regime, TrainFraction, UserError
 from topk_platform.data import DATASETS, Split, apply_conditions, cifar100, data_at, data_folder, load
+from topk_platform.data.dataset_table import DOWNLOADS
 from topk_platform.data.datasets import cifar as module
 from topk_platform.data.datasets.cifar import download_cifar100, read_cifar100
-from topk_platform.data.loading import DOWNLOADS
 from topk_platform.errors import MissingDataError
 from topk_platform.testing import RegimeContract
 

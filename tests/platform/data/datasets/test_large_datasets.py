@@ -25,8 +25,8 @@ from topk_platform.data import (
     load,
     plantnet300k,
 )
+from topk_platform.data.dataset_table import DOWNLOADS, download
 from topk_platform.data.datasets.imagenet import unpack_imagenet
-from topk_platform.data.loading import DOWNLOADS, download
 from topk_platform.errors import MissingDataError
 from topk_platform.testing import RegimeContract
 from topk_platform.testing.standins import (

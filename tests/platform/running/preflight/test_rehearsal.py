@@ -245,7 +245,9 @@ def test_options_of_our_models_are_tried() -> None:
     loss = Loss("cross_entropy")
     model = Model("convnet", {"blocks": 6})  # halves 8 pixels six times
     arms = grid([Regime("r", "digits")], [model], [loss], k=3, recipe=Recipe(1))
-    with pytest.raises(UserError, match=r"r/convnet/cross_entropy: model convnet \(small.py:\d+\), .*raised"):
+    with pytest.raises(
+        UserError, match=r"r/convnet/cross_entropy: model convnet \(vision.py:\d+\), .*raised"
+    ):
         check_study(Study("s", arms, topk=(3,)))
 
 
