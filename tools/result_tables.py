@@ -15,7 +15,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -25,12 +25,11 @@ from scipy import stats
 
 from topk_platform.results.cells import Cell
 from topk_platform.results.findings import Findings
-from topk_platform.results.intervals import Estimate, means_of_searches
-from topk_platform.results.significance import Part, critical
+from topk_platform.results.intervals import Estimate, means_of_searches, usual_variance
+from topk_platform.results.significance import Part, Precision, critical
 from topk_platform.results.table import row_and_column
-from topk_platform.specs import Claim, scale_of
+from topk_platform.specs import scale_of
 from topk_studies import evidence, findings_files
-from topk_studies.claims import average_gap
 
 __all__ = ["averages", "filled", "selected"]
 
@@ -99,7 +98,7 @@ def selected(
     return result
 
 
-def averages(cells: Mapping[str, Mapping[str, Cell]], loss: str, metric: str = "top5") -> Average:
+def averages(cells: Mapping[str, Mapping[str, Cell]], metric: str = "top5") -> Average:
     """Return the mean of the cells' differences, with the interval over searches and test images.
 
     Each study's regimes are averaged as a claim's contrast is, by the rules of ``docs/statistics.md``. Studies are
@@ -109,7 +108,7 @@ def averages(cells: Mapping[str, Mapping[str, Cell]], loss: str, metric: str = "
     regimes = sum(map(len, cells.values()))
     mean, images, parts, freedom = 0.0, 0.0, list[Part](), math.inf
     for name, own in cells.items():
-        estimate, share = estimate_of(name, own, loss, metric), len(own) / regimes
+        estimate, share = estimate_of(name, own, metric), len(own) / regimes
         assert estimate.precision is not None  # noqa: S101 - cells without one are not selected
         (by_searches, rows), (by_images, groups) = estimate.precision.parts()
         mean += share * estimate.mean
@@ -125,36 +124,50 @@ def averages(cells: Mapping[str, Mapping[str, Cell]], loss: str, metric: str = "
     return Average(scale * mean, half_width, int((searches > 0).sum()), searches.size, regimes)
 
 
-def over_studies(cells: Mapping[str, Mapping[str, Cell]], loss: str, metric: str = "top5") -> Average | None:
+def over_studies(cells: Mapping[str, Mapping[str, Cell]], metric: str = "top5") -> Average | None:
     """Return the mean over studies, each the mean of its regimes, with Student's interval; None of too few.
 
     So it has in it what differs between studies: sizes of networks, numbers of images, draws.
     """
     if len(cells) < LEAST_STUDIES:
         return None
-    means = np.array([scale_of(metric) * estimate_of(n, own, loss, metric).mean for n, own in cells.items()])
+    means = np.array([scale_of(metric) * estimate_of(n, own, metric).mean for n, own in cells.items()])
     half_width = stats.t.ppf(0.975, len(means) - 1) * stats.sem(means)
     ahead, regimes = int((means > 0).sum()), sum(map(len, cells.values()))
     return Average(float(means.mean()), float(half_width), ahead, len(means), regimes)
 
 
-def estimate_of(name: str, columns: Iterable[str], loss: str, metric: str) -> Estimate:
-    """Return a loss's difference to cross-entropy, averaged over ``regime/model`` of a study."""
-    findings = findings_of(name)
-    contrast = average_gap(list(columns), loss, "cross_entropy", metric)
-    claim = Claim(name="average", text="an average", source="the pages of results", contrasts=[contrast])
-    table = replace(findings.table, study=replace(findings.study, claims=(claim,)))
-    (decision,) = Findings(table, findings.situations, findings.made).decisions()
-    (result,) = decision.evidence
-    assert result.estimate is not None  # noqa: S101 - a table has the differences of its cells
-    return result.estimate
+def estimate_of(name: str, cells: Mapping[str, Cell], metric: str) -> Estimate:
+    """Return the mean of a study's cells, by ``regime/model``, with its variance over searches and test images."""
+    searches, weight = findings_of(name).study.searches, 1 / len(cells)
+    rows = rows_of(searches, list(cells.values())).mean(0)
+    least = sum(weight**2 * _usual(name, column, metric) for column in cells)
+    known = [
+        cell.difference.precision for cell in cells.values() if cell.difference and cell.difference.precision
+    ]
+    precision = Precision(
+        by_seeds=max(float(rows.var(ddof=1)), least) / searches,
+        by_images=sum(weight * math.sqrt(of_cell.by_images) for of_cell in known) ** 2,
+        rows=searches,
+        images=min(of_cell.images for of_cell in known),
+        groups=min(of_cell.parts()[1][1] for of_cell in known),
+    )
+    return Estimate(float(rows.mean()), math.nan, searches, precision=precision)
+
+
+def _usual(name: str, column: str, metric: str) -> float:
+    """Return the median variance of a search's difference to the baseline in a ``regime/model``."""
+    study, table = findings_of(name).study, findings_of(name).table
+    keys = [
+        row_and_column(study, table.across, arm) for arm in study.arms if arm.name.startswith(f"{column}/")
+    ]
+    cells = [table.cells[*key, metric] for key in keys if (*key, metric) in table.cells]
+    return usual_variance(means_of_searches(cell.differences, study.searches) for cell in cells)
 
 
 def rows_of(searches: int, cells: Sequence[Cell]) -> np.ndarray:
     """Return the mean differences of a study's searches, ``(cells, searches)``."""
-    return np.array(
-        [means_of_searches({int(s): d for s, d in cell.differences.items()}, searches) for cell in cells]
-    )
+    return np.array([means_of_searches(cell.differences, searches) for cell in cells])
 
 
 def filled(text: str) -> str:
@@ -205,8 +218,8 @@ def _averages(loss: str, metric: str) -> Iterator[str]:
     for kind, new in [(kind, new) for kind in KINDS for new in (False, True)]:
         name = KINDS[kind] + (", asked again" if new else "")
         chosen = [selected(kind, loss, metric, noise, new) for noise in (0.0, 0.4, 0.8)]
-        rows.append([name, *(_average(averages(cells, loss, metric)) if cells else "" for cells in chosen)])
-        of_studies = [over_studies(cells, loss, metric) for cells in chosen]
+        rows.append([name, *(_average(averages(cells, metric)) if cells else "" for cells in chosen)])
+        of_studies = [over_studies(cells, metric) for cells in chosen]
         rows.append([f"{name}, a row each study", *(_average(a) if a else "" for a in of_studies)])
     return _rows(row for row in rows if any(row[1:]))
 

@@ -42,8 +42,8 @@ from topk_platform.specs.search_rules import *
 if TYPE_CHECKING:
     from topk_platform.reports.page import report
     from topk_platform.reports.plots import plot
+    from topk_platform.reports.study_table import table
     from topk_platform.results.decisions import decide
-    from topk_platform.results.from_store import table
     from topk_platform.running.loop import run
     from topk_platform.running.plan import plan
     from topk_platform.running.replaying import replay

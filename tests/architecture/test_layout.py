@@ -24,8 +24,10 @@ ALLOWED = {
     "training": {"data", "models"},
     "protocol": set(),
     "records": {"protocol"},  # what is recorded of an arm becomes its state
-    # values of a study; Optuna's distributions of a space, for importances; what a regime's data are, for findings
-    "results": {"records", "protocol", "data"},
+    "results": {
+        "records",
+        "protocol",
+    },  # values of a study; Optuna's distributions of a space, for importances
     # how they are shown; losses and kept networks, for what is drawn of them
     "reports": {"results", "records", "protocol", "training", "models", "data"},  # a plot shows test images
     "running": {"data", "models", "training", "protocol", "records", "results", "reports", "tracking"},
@@ -80,14 +82,7 @@ def names_of(nodes: Iterable[ast.AST]) -> set[str]:
 
 def parts_used(part: str) -> set[str]:
     """The other parts that a part imports from, also inside functions."""
-    names = {
-        name
-        for path in (PLATFORM / part).rglob("*.py")
-        for name in imported(path)
-        # a table's methods show it; see the next test
-        if not (path.name == "table.py" and part == "results" and name.startswith("topk_platform.reports"))
-    }
-    pieces = [name.split(".") for name in names]
+    pieces = [name.split(".") for path in (PLATFORM / part).rglob("*.py") for name in imported(path)]
     others = {own[1] for own in pieces if own[0] == "topk_platform" and len(own) > 1} - {part}
     return {other for other in others if (PLATFORM / other).is_dir()} - LEAVES
 
@@ -103,11 +98,6 @@ def test_no_parts_import_each_other_in_a_circle() -> None:
         for part in lowest:
             del left[part]
     assert not left
-
-
-def test_a_table_imports_how_it_is_shown_on_first_use_alone() -> None:
-    names = names_of(at_import(ast.parse((PLATFORM / "results" / "table.py").read_text()).body))
-    assert not [name for name in names if name.startswith("topk_platform.reports")]
 
 
 def test_every_part_of_the_platform_has_its_rule() -> None:

@@ -37,7 +37,7 @@ def test_the_readme_has_the_numbers_of_the_averages() -> None:
         for name, cell in zip(names, cells, strict=True):
             kind, new = {**COLUMNS, **AGAIN}[name]
             selected = result_tables.selected(kind, "smooth_topk_svm", "top5", noise, new)
-            result = result_tables.averages(selected, "smooth_topk_svm")
+            result = result_tables.averages(selected)
             assert cell == f"{result.mean:+.1f} ± {result.half_width:.1f}", name
             excludes = abs(result.mean) > result.half_width
             assert ("**" + cell in row) == excludes, name
@@ -63,7 +63,7 @@ def test_an_average_is_that_of_its_searches_by_a_way_of_its_own() -> None:
     searches = max(own.mean(0).var(ddof=1), (shares**2 * usual).sum()) / 5
     quantiles = (stats.t.ppf(0.975, 4), stats.t.ppf(0.975, 159))
     half = np.sqrt(sum(v * t**2 for v, t in zip((searches, np.mean(images) ** 2), quantiles, strict=True)))
-    result = result_tables.averages(cells, loss)
+    result = result_tables.averages(cells)
     assert result.mean == pytest.approx(100 * own.mean())
     assert result.half_width == pytest.approx(
         100 * half, rel=0.002
@@ -78,13 +78,13 @@ def test_a_row_each_study_is_student_s_interval_of_their_means() -> None:
     means = np.array(
         [100 * np.mean([cell.difference.mean for cell in own.values()]) for own in cells.values()]
     )  # type: ignore[union-attr]
-    result = result_tables.over_studies(cells, "smooth_topk_svm")
+    result = result_tables.over_studies(cells)
     interval = stats.ttest_1samp(means, 0).confidence_interval(0.95)
     assert result is not None and (result.rows, result.ahead) == (6, 6)
     assert (result.mean - result.half_width, result.mean + result.half_width) == pytest.approx(
         tuple(interval)
     )
-    assert result_tables.over_studies(dict(list(cells.items())[:2]), "smooth_topk_svm") is None
+    assert result_tables.over_studies(dict(list(cells.items())[:2])) is None
 
 
 PROSE = {

@@ -9,6 +9,7 @@ from shipped import shipped
 from topk_platform import Study
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.reports import plots
+from topk_platform.reports.result_tables import to_latex, to_markdown
 from topk_studies import STUDIES
 
 
@@ -43,8 +44,8 @@ def test_a_loss_that_is_in_no_catalogue_any_more_is_tabled_and_plotted() -> None
     """By its plain name, in a colour of its own."""
     (findings,) = (one for one in shipped() if one.study.name == "letters_noise_losses")
     assert "mean_absolute_error" not in LOSS_CATALOGUE
-    assert "mean_absolute_error" in findings.table.to_markdown()
-    assert r"mean\_absolute\_error &" in findings.table.to_latex()
+    assert "mean_absolute_error" in to_markdown(findings.table)
+    assert r"mean\_absolute\_error &" in to_latex(findings.table)
     data = plots.plotted_table(findings.table)
     for kind in ("map", "differences"):
         assert b"absolute" in plots.written(plots.draw(kind, data), "svg")

@@ -17,7 +17,6 @@ from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.reports.exports import export_csv, export_optuna
 from topk_platform.reports.text_tables import rows_to_csv
-from topk_platform.results.findings import findings
 from topk_platform.serving.package import Config
 from topk_platform.serving.set_calibration import METHODS
 from topk_platform.specs.checks import plural
@@ -96,6 +95,8 @@ def export(
         say(f"{exported.config.arm}, seed {exported.seed}: {', '.join(exported.files)} in {to}")
         return
     if output == "findings":
+        from topk_platform.reports.findings_export import findings  # noqa: PLC0415 - torch
+
         exported_findings = findings(requested, store=store, data=data, note=note)
         content = exported_findings.to_bytes()
         write_file(Path(to), content)

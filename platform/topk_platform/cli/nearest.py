@@ -15,7 +15,7 @@ from topk_platform.cli.consoles import say
 from topk_platform.cli.studies import as_reference, requested_findings, requested_study
 from topk_platform.errors import UserError
 from topk_platform.results.cells import Mark
-from topk_platform.results.findings import Findings, findings
+from topk_platform.results.findings import Findings
 from topk_platform.results.findings_schema import Situation
 from topk_platform.results.intervals import Estimate
 from topk_platform.results.table import row_and_column
@@ -81,7 +81,7 @@ def nearest(
     """
     asked: Iterable[Situation]
     if study is not None:
-        own = requested_findings(study, store, {}) or findings(requested_study(study, False), store=store)
+        own = requested_findings(study, store, {}) or _of_store(study, store)
         for line in _own(own):
             say(line)
         asked = dict.fromkeys(own.situations.values())
@@ -101,6 +101,13 @@ def nearest(
         same = [measured for r in regimes if r.situation == regimes[0].situation for measured in r.measured]
         named = dict.fromkeys((*losses, *(measured.loss for measured in same if measured.mark == "better")))
         say(f"  To search five times each, with five trials for each dimension: {', '.join(named)}.")
+
+
+def _of_store(study: str, store: str) -> Findings:
+    requested = requested_study(study, False)
+    from topk_platform.reports.findings_export import findings  # noqa: PLC0415 - torch
+
+    return findings(requested, store=store)
 
 
 def _own(own: Findings) -> Iterator[str]:

@@ -19,10 +19,10 @@ from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, as
 from topk_platform.reports.claim_tables import CLAIM_FORMATS, claims_as, claims_to_rows
 from topk_platform.reports.class_tables import CLASS_FORMATS, classes_as, classes_to_rows
 from topk_platform.reports.notes import without_ranks
+from topk_platform.reports.study_table import table as read_table
 from topk_platform.reports.table_data import to_rows
 from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decide
-from topk_platform.results.from_store import table as read_table
 from topk_platform.results.table import Table
 from topk_platform.specs import Study
 

@@ -18,8 +18,8 @@ from topk_platform.reports.claim_tables import claim_tables, claims_line
 from topk_platform.reports.class_tables import EXPLAINED, class_tables
 from topk_platform.reports.methods import methods, tuning
 from topk_platform.reports.notes import legend, notes, setting, striking
-from topk_platform.reports.page_plots import Drawn, drawings
 from topk_platform.reports.plots import plotted
+from topk_platform.reports.plots.page_plots import Drawn, drawings
 from topk_platform.reports.result_tables import result_tables
 from topk_platform.reports.text_tables import TextTable, html_table, markdown_parts
 from topk_platform.reports.words import command

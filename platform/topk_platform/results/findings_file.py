@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from topk_platform.protocol import Tally
@@ -23,18 +23,17 @@ from topk_platform.results.findings_schema import (
     TableData,
     part_of,
 )
-from topk_platform.results.intervals import Estimate, means_of_searches, of_rows, usual_variance
+from topk_platform.results.intervals import Estimate
 from topk_platform.results.significance import Precision
 from topk_platform.results.table import ChosenValues, Table, row_and_column
-from topk_platform.specs import Arm, Claim, Contrast, Published, Study
+from topk_platform.specs import Arm, Study
 from topk_platform.specs.checks import check
-from topk_platform.specs.trial import SPECS
 from topk_platform.trust import parse_study
 
 if TYPE_CHECKING:
     from topk_platform.results.intervals import Covers
 
-__all__ = ["findings_data", "findings_of", "usual_spreads"]
+__all__ = ["findings_data", "findings_of"]
 
 _FORMAT = 2
 _NUMBERS = ("mean", "half_width", "low", "high", "p")
@@ -118,7 +117,7 @@ def findings_of(
             f"format must be {_FORMAT}, got {data['format']!r}; `topk export STUDY --format findings "
             "--to FILE` writes the file again"
         )
-    study = parse_study(json.dumps(_of_today(data["study"])))
+    study = parse_study(json.dumps(data["study"]))
     whole, made = part_of(TableData, data), part_of(MadeData, data["made"])
     arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
     confirmed = {_named(one): _runs(part_of(RunsData, one).runs) for one in data["confirmations"]}
@@ -126,7 +125,7 @@ def findings_of(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _ in arms)),
         columns=tuple(dict.fromkeys(column for _, column in arms)),
-        cells=_judged_anew(study, whole.across, arms, data["cells"]),
+        cells=_marked(study, arms, data["cells"]),
         choices={
             _named(one): tuple(part_of(ChosenValues, c) for c in one["chosen"]) for one in data["choices"]
         },
@@ -141,28 +140,12 @@ def findings_of(
         set(table.choices) | set(confirmed) <= arms.keys(),
         "every row and column must belong to an arm of the study",
     )
-    contrasts = [_contrast(one) for one in data.get("contrasts", ())]
+    contrasts = [_contrast(one) for one in data["contrasts"]]
     check(
-        len(contrasts) in (0, sum(len(claim.contrasts) for claim in study.claims)),
+        len(contrasts) == sum(len(claim.contrasts) for claim in study.claims),
         "contrasts must be those of the study's claims",
     )
     return table, dict(map(_situation, data["situations"])), asdict(made), contrasts
-
-
-_KNOWN = {
-    kind.__name__: {field.name for field in fields(kind)}
-    for kind in (*SPECS, Claim, Contrast, Published, Study)
-}
-
-
-def _of_today(data: Any) -> Any:
-    """Return a study's JSON without the fields that definitions had once: its results are shown, and not made again."""
-    if isinstance(data, list):
-        return [_of_today(part) for part in data]
-    if not isinstance(data, dict):
-        return data
-    known = _KNOWN.get(data.get("type", ""), data.keys())
-    return {name: _of_today(part) for name, part in data.items() if name == "type" or name in known}
 
 
 def _contrast(saved: Mapping[str, Any]) -> ContrastResult:
@@ -173,40 +156,18 @@ def _named(data: Mapping[str, Any]) -> tuple[str, str]:
     return data["row"], data["column"]
 
 
-def _judged_anew(
-    study: Study, across: str, arms: Mapping[tuple[str, str], Arm], data: Sequence[Mapping[str, Any]]
+def _marked(
+    study: Study, arms: Mapping[tuple[str, str], Arm], data: Sequence[Mapping[str, Any]]
 ) -> dict[CellKey, Cell]:
-    """Return cells with intervals and marks by the present rules, whichever version wrote the file."""
+    """Return cells with marks by the present rules, whichever version wrote the file."""
     keys = {arm.name: key for key, arm in arms.items()}
     cells = {(*_named(saved), saved["metric"]): _cell(saved, study, arms[_named(saved)]) for saved in data}
-    usual = usual_spreads(study, across, cells)
     result: dict[CellKey, tuple[Cell, Tally]] = {}
     for key, cell in cells.items():
         column = arms[key[:2]].name.rpartition("/")[0]
-        beside = cells.get((*keys.get(f"{column}/{study.baseline}", ("", "")), key[2]))
-        anew = _with_searches(cell, study, usual.get((column, key[2]), 0.0))
-        result[key] = anew, Tally() if beside is None else beside.confirmed
+        baseline = cells.get((*keys.get(f"{column}/{study.baseline}", ("", "")), key[2]))
+        result[key] = cell, Tally() if baseline is None else baseline.confirmed
     return marked(result, study.equivalence / 100)
-
-
-def usual_spreads(study: Study, across: str, cells: Mapping[CellKey, Cell]) -> dict[tuple[str, str], float]:
-    """Return the median variance of a search's difference to the baseline, by ``regime/model`` and metric."""
-    names = {row_and_column(study, across, arm): arm.name.rpartition("/")[0] for arm in study.arms}
-    columns: dict[tuple[str, str], list[list[float]]] = {}
-    for (row, column, metric), cell in cells.items():
-        means = means_of_searches(cell.differences, study.searches)
-        if len(means) == study.searches:
-            columns.setdefault((names[row, column], metric), []).append(means)
-    return {column: usual_variance(means) for column, means in columns.items()}
-
-
-def _with_searches(cell: Cell, study: Study, least: float) -> Cell:
-    """Return a cell whose difference has the searches' part of its variance by the present rule."""
-    known = cell.difference
-    if known is None or known.precision is None or not known.covers.startswith("searches"):
-        return cell
-    anew = of_rows(cell.differences, known.precision, known.covers, study.searches, least)
-    return replace(cell, difference=anew)
 
 
 def _cell(saved: Mapping[str, Any], study: Study, arm: Arm) -> Cell:

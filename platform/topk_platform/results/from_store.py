@@ -29,35 +29,8 @@ from topk_platform.results.cells import Cell, CellKey, cell_of, marked, tested
 from topk_platform.results.runs import IMAGES, ReadRanks, Runs, Unlike, runs_of_all, unlike
 from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column
 from topk_platform.specs import Arm, Study
-from topk_platform.specs.fields import check_call
 
-__all__ = ["Held", "build_table", "read", "table"]
-
-
-def table(
-    study: Study,
-    *,
-    store: str | Path = "runs",
-    only: str | Sequence[str] | None = None,
-) -> Table:
-    """Return a study's table from the store's results; run nothing.
-
-    A study with published numbers has a table of them even before anything ran.
-
-    Args:
-        study: The study.
-        store: Folder or URI of the results.
-        only: A glob over the names of the arms to show, ``regime/model/loss``, or several.
-
-    Raises:
-        UserError: if the store holds something else, or nothing of the study.
-    """
-    check_call(table, locals())
-    held = read(study, store)
-    shown = held.study.only(only) if only else held.study
-    if not held.ledger.exists and not shown.published:
-        raise nothing_of(store, study.name)
-    return held.table_of(shown.arms)
+__all__ = ["Held", "build_table", "read"]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ __all__ = [
     "estimate",
     "interval",
     "means_of_searches",
-    "of_rows",
     "search_of",
     "usual_variance",
 ]
@@ -170,35 +169,13 @@ def interval(
     if images is not None:
         of_images = images.variance + images.persistence / images.size**2
         precision = Precision(by_seeds, of_images, len(rows), images.size, images.freedom)
-    result = _around(mean, n, covers, precision)
-    if images is None or difference:
-        return result
-    low, high = _accuracies(mean, by_seeds, precision.critical(), images)
-    return replace(result, half_width=(high - low) / 2, low=low, high=high)
-
-
-def _around(mean: float, n: int, covers: Covers, precision: Precision) -> Estimate:
-    half = precision.critical() * precision.error()
-    p = p_of(mean, precision.parts())
-    return Estimate(mean, half, n, mean - half, mean + half, p, covers, precision)
-
-
-def of_rows(
-    values: Mapping[int, float], images: Precision, covers: Covers, searches: int, least: float
-) -> Estimate:
-    """Return the estimate of a difference whose images' part is known already, as a file of findings keeps it.
-
-    Args:
-        values: The differences by seed.
-        images: The precision whose images' part is taken.
-        covers: What the interval covers.
-        searches: How many searches chose configurations.
-        least: The least s² that is believed.
-    """
-    rows = _rows(values, searches)
-    by_seeds = max(float(np.var(rows, ddof=1)), least) / len(rows)
-    precision = replace(images, by_seeds=by_seeds, rows=len(rows))
-    return _around(float(np.mean(rows)), len(values), covers, precision)
+    reach, p = precision.critical(), p_of(mean, precision.parts())
+    half = reach * precision.error()
+    low, high = mean - half, mean + half
+    if images is not None and not difference:
+        low, high = _accuracies(mean, by_seeds, reach, images)
+        half = (high - low) / 2
+    return Estimate(mean, half, n, low, high, p, covers, precision)
 
 
 def search_of(seed: int, searches: int) -> int:

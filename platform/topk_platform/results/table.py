@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from topk_platform.protocol import Tally
 from topk_platform.records import Row
@@ -14,10 +13,6 @@ from topk_platform.results.runs import Unlike
 from topk_platform.results.tuning import Edge, edges
 from topk_platform.specs import Arm, Phase, Scalar, Study
 from topk_platform.specs.fields import Whole
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-    from rich.console import ConsoleRenderable
 
 __all__ = ["ChosenValues", "Fruitless", "Table", "main_metric", "row_and_column"]
 
@@ -62,7 +57,7 @@ class Fruitless:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """A study's results.
+    """A study's results as values; :class:`~topk_platform.reports.study_table.StudyTable` shows itself, too.
 
     Args:
         study: The study.
@@ -111,38 +106,6 @@ class Table:
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     stored: bool = field(default=True, compare=False)
 
-    def to_pandas(self) -> DataFrame:
-        """Return a pandas frame with a row for each metric of each cell; shares are fractions of 1."""
-        from topk_platform.reports.table_data import to_arrow  # noqa: PLC0415 - it imports this module
-
-        return to_arrow(self).to_pandas()
-
-    def to_markdown(self, metrics: Sequence[str] = ()) -> str:
-        """Return the table as Markdown, of these metrics or by default of the study's."""
-        return str(_shown("md", self, metrics))
-
-    def to_latex(self, metrics: Sequence[str] = ()) -> str:
-        """Return the table in LaTeX with booktabs, of these metrics or by default of the study's."""
-        return str(_shown("latex", self, metrics))
-
-    def to_html(self, metrics: Sequence[str] = ()) -> str:
-        """Return the table in HTML, of these metrics or by default of the study's."""
-        return str(_shown("html", self, metrics))
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
-    def __rich__(self) -> ConsoleRenderable:
-        shown: ConsoleRenderable = _shown("rich", self)
-        return shown
-
-    def __str__(self) -> str:
-        from topk_platform.reports.text_tables import as_text  # noqa: PLC0415 - as above
-
-        return as_text(self)
-
-    __repr__ = __str__
-
     @property
     def edges(self) -> list[tuple[str, Edge]]:
         """The chosen values within 5 % of an end of their range, each with its row and column."""
@@ -172,12 +135,6 @@ class Table:
     def confirmed(self) -> Tally:
         """How all confirmations ended."""
         return Tally.of(row["status"] for rows in self.confirmations.values() for row in rows.values())
-
-
-def _shown(output: str, table: Table, metrics: Sequence[str] = ()) -> Any:
-    from topk_platform.reports.catalogue import as_format  # noqa: PLC0415 - as above
-
-    return as_format(output, table, metrics)
 
 
 def row_and_column(study: Study, across: str, arm: Arm) -> tuple[str, str]:

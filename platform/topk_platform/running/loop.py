@@ -29,8 +29,9 @@ from topk_platform.records import (
     read_all_ranks,
 )
 from topk_platform.records.files import KINDS
+from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.words import command
-from topk_platform.results import Table, build_table
+from topk_platform.results import build_table
 from topk_platform.running.budget import Budget, Limits
 from topk_platform.running.cluster.lifeline import Cluster, on_cluster
 from topk_platform.running.cluster.reaching import Patience
@@ -108,8 +109,7 @@ def run(
     check_undriven(ledger.store)
     whole = as_recorded(whole, ledger)
     part = options.part(whole)
-    # Torch takes a second or two to import; errors in the arguments are reported before.
-    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.data import data_at  # noqa: PLC0415 - torch: errors in the arguments are reported before
 
     patience = Patience(options.wait, waiting)
     view = nullcontext(progress) if callable(progress) else view_on(own_console() if progress else None)
@@ -284,11 +284,11 @@ class _Run:
             tracking=self.options.sync,
         )
 
-    def _table(self) -> Table:
+    def _table(self) -> StudyTable:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         study = replace(study, changed=self.part.changed)
         table = build_table(study, self._known(study), self.part.arms, partial(read_all_ranks, self.store))
-        return replace(table, given=self.options.given)
+        return StudyTable.of(replace(table, given=self.options.given))
 
     def _note_undone(self, end: End, tracking_error: str) -> None:
         """Note the work that is left undone, for `topk status`; arms of which all trials were tried are noted anew."""

@@ -10,9 +10,9 @@ from rich.console import Group
 from rich.text import Text
 
 from topk_platform.protocol import StudyProgress
+from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.text_tables import as_text
 from topk_platform.reports.words import command, only_words
-from topk_platform.results import Table
 from topk_platform.running.budget import Budget
 from topk_platform.running.watching import Faults
 from topk_platform.specs.checks import plural
@@ -39,7 +39,7 @@ class Summary:
         tracking: The options of ``topk sync`` that fill the run's MLflow.
     """
 
-    table: Table
+    table: StudyTable
     ran: int
     left: int
     tracking_error: str

@@ -11,7 +11,7 @@ import pytest
 from forks import Commands, commands
 
 from topk_platform import Arm, Claim, Contrast, Float, Loss, Model, Recipe, Regime, Study, export_model
-from topk_platform.results.findings import findings
+from topk_platform.reports.findings_export import findings
 from topk_platform.specs import LabelNoise
 
 RATE = {"learning_rate": Float(0.01, 1, log=True)}

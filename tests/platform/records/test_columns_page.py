@@ -16,9 +16,9 @@ from topk_platform.records import Ledger, Store, read_all_ranks
 from topk_platform.records.writer import write_snapshot
 from topk_platform.reports.class_tables import classes_to_files
 from topk_platform.reports.exports import export_csv
+from topk_platform.reports.study_table import table
 from topk_platform.reports.table_data import to_files
 from topk_platform.results.by_class import class_results
-from topk_platform.results.from_store import table
 
 PAGE = (Path(__file__).parents[3] / "docs" / "columns.md").read_text()
 PREFIXES = {"param", "validation", "test"}  # with a column for each parameter and metric

@@ -12,7 +12,7 @@ from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
 from topk_platform.reports.catalogue import TABLE_FORMATS, as_format
 from topk_platform.reports.notes import legend
-from topk_platform.reports.result_tables import to_rich
+from topk_platform.reports.result_tables import to_latex, to_rich
 from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked
 
@@ -74,7 +74,7 @@ def test_the_terminal_has_the_answer_first_and_what_is_common_once() -> None:
 
 
 def test_a_caption_has_the_conditions_and_no_command() -> None:
-    latex = a_table("seeds and images, one search").to_latex()
+    latex = to_latex(a_table("seeds and images, one search"))
     (caption,) = re.findall(r"\\caption\{(.*)\}", latex)
     assert caption == (
         r"s: test top-3 accuracy, \%. K = 3; 5 seeds; one search of 8 trials, the best on validation data is tested; "

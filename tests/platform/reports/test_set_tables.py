@@ -89,7 +89,7 @@ def test_a_single_seed_has_no_width_in_any_file() -> None:
 def test_the_answer_knows_that_less_is_better() -> None:
     better, _, worse = answer(a_table(), "size95").partition("Worse: ")
     assert "in r0, ldam by 1.50 ± 0.01 classes" in better and "points" not in better
-    assert "in r0, focal by 2.00 ± 0.02 classes" in worse and "smallest mean" in worse
+    assert "in r0, focal by 2.00 ± 0.02 classes" in worse
 
 
 @pytest.mark.parametrize(("direction", "verdict"), [("below", "confirmed"), ("above", "refuted")])

@@ -16,6 +16,7 @@ from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, St
 from topk_platform.protocol import Tally
 from topk_platform.records import ArmHistory
 from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
+from topk_platform.reports.result_tables import to_html, to_latex
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import marked
 from topk_platform.specs import Phase, Trial
@@ -294,7 +295,7 @@ def test_every_format_marks_what_is_better_and_what_is_worse_and_the_best_of_a_c
         tests = [value + gains[arm.loss.name] * (1 + n / 50) for n, value in enumerate(CE_VALUES)]
         histories[study.arm_id(arm)] = history(study, arm, tests, chosen=0)
     table = build_table(study, histories)
-    text, latex, page = (write(table, ["top3"]) for write in (to_markdown, Table.to_latex, Table.to_html))
+    text, latex, page = (write(table, ["top3"]) for write in (to_markdown, to_latex, to_html))
     up, down = "+20.8 ± 0.8", "-20.8 ± 0.8"
     assert f"| **78.8 ± 10.6** | {up} | ▲ |" in text and f"| 37.2 ± 10.3 | {down} | ▼ |" in text
     assert f"{up}   ▲" in shown(table) and f"{down}   ▼" in shown(table)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from topk_platform.reports.page_plots import _inline
 from topk_platform.reports.plots import written
 from topk_platform.reports.plots.drawing import figure
+from topk_platform.reports.plots.page_plots import _inline
 
 
 def photo() -> np.ndarray:
