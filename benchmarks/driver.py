@@ -25,7 +25,6 @@ from topk_platform.protocol.search_progress import Ended
 from topk_platform.running import tuner as tuning
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.connecting import connected
-from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
@@ -135,11 +134,9 @@ def time_trials(count: int, every: int) -> None:
             wall, own = time.perf_counter(), time.process_time()
 
     print("trials | a trial | the driver's processor time | its memory")
-    with connected(study, None, 2) as (slots, _), tempfile.TemporaryDirectory() as folder:
-        options = RunOptions(workers=slots)
-        tuning.tune_trials(
-            study, progress, keep, lambda _event: None, Cluster(slots), Budget(), folder, options
-        )
+    with connected(study, None, 2) as cluster, tempfile.TemporaryDirectory() as folder:
+        options = RunOptions(workers=cluster.slots)
+        tuning.tune_trials(study, progress, keep, lambda _event: None, cluster, Budget(), folder, options)
 
 
 def main() -> None:

@@ -120,13 +120,13 @@ def test_each_thing_that_is_wrong_is_reported_with_its_place(
     findings: list[dict[str, Any]], lab: Path
 ) -> None:
     assert all(one["remedy"] and "head" not in one["node"] for one in findings)
-    checks = ["tracking", "modules", "data", "store", "same bits"]
+    checks = ["tracking", "code", "data", "store", "same bits"]
     result = {one["check"]: one["finding"] for one in findings}
     assert sorted(one["check"] for one in findings) == sorted(checks), findings
     assert {one["check"] for one in findings if one["node"] == "driver"} == {"tracking"}
     assert result["tracking"].startswith("mlflow must be")
     assert result["same bits"].startswith("losses torch, not numba ")
-    assert "No module named 'sklearn'" in result["modules"]
+    assert "No module named 'sklearn'" in result["code"]
     assert f"there is no folder {lab / 'data' / 'birds'}" in result["data"]
     assert "the driver's file is missing" in result["store"]
     assert list((lab / "runs").iterdir()) == []
@@ -136,7 +136,7 @@ def test_a_run_refuses_all_of_it_in_one_line(visited: Any, lab: Path, nodes: Clu
     _, err = visited.topk("run", "doctor_lab:study", "--mlflow", "none", "--address", nodes.address, code=2)
     line = err.splitlines()[-1]
     assert line.startswith("topk: the cluster cannot train study birds: ")
-    assert all(f"{check}, 127.0.0.1 (" in line for check in ("modules", "data", "store"))
+    assert all(f"{check}, 127.0.0.1 (" in line for check in ("code", "data", "store"))
     assert list((lab / "runs").iterdir()) == []
 
 

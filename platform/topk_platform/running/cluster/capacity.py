@@ -8,17 +8,12 @@ from typing import Any
 
 import ray
 from ray.autoscaler.sdk import request_resources
-from ray.exceptions import NodeDiedError, TaskUnschedulableError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.running.cluster.machine import fitting
-from topk_platform.running.cluster.reaching import COMING_SECONDS, NotYetError, Patience
+from topk_platform.running.cluster.reaching import NotYetError, Patience
 from topk_platform.specs import Study
 
-__all__ = ["LOST", "alive_nodes", "cluster_size", "nodes_for", "pinned_to", "slots", "trial_resources"]
-
-LOST = (NodeDiedError, TaskUnschedulableError)
-"""Ray's errors for a node that is lost before or while it answers."""
+__all__ = ["cluster_size", "nodes_for", "slots", "trial_resources"]
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine takes time for its start, image and set-up commands
 _UNITS = 10_000  # the parts in which Ray counts; rounding up could make one trial fewer fit
@@ -47,64 +42,59 @@ def trial_resources(study: Study) -> dict[str, float]:
     return needs
 
 
-def slots(study: Study, workers: int | None, *, may_grow: bool, patience: Patience | None = None) -> int:
+def slots(study: Study, workers: int | None, patience: Patience | None = None) -> int:
     """Return how many trials may run at once on the connected cluster.
 
     Args:
         study: The study, which says what resources a trial needs.
         workers: How many the user asked for; by default as many as fit, and no more than fit where no node may join:
             a worker that cannot start would keep its trial from the others.
-        may_grow: Whether nodes may join the cluster: then the function waits while no node can hold a trial. If
-            ``workers`` is given too, it asks the cluster's autoscaler for such a node, and waits up to 15 minutes.
-        patience: How long to wait; by default a minute, or 15 minutes if the autoscaler was asked for a node.
+        patience: How long to wait while no node can hold a trial, by default a minute; None if no node may join. If
+            ``workers`` is given too, the cluster's autoscaler is asked for such a node, and the default is 15 minutes.
 
     Raises:
         ClusterError: if no trial fits on any node.
     """
-    needs, grows = trial_resources(study), may_grow and workers is not None
+    needs, grows = trial_resources(study), patience is not None and workers is not None
     hint = "; if the cluster can add nodes, give --workers: then it is asked to add one"
 
     def fit() -> int:
-        if holds := sum(_holds(node, needs) for node in alive_nodes()):
+        if holds := sum(_holds(node, needs) for node in _alive_nodes()):
             return holds
-        there = ", ".join(str(_resources(node["Resources"])) for node in alive_nodes())
+        there = ", ".join(str(_resources(node["Resources"])) for node in _alive_nodes())
         lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {there}"
-        raise NotYetError(lacking + (hint if may_grow and not grows else ""))
+        raise NotYetError(lacking + (hint if patience is not None and not grows else ""))
 
-    if not may_grow or nodes_for(needs):
+    if patience is None:
         holds = fit()
-    else:
-        if grows:  # for as long as this waits; afterwards the trials' own demand asks for nodes
-            request_resources(bundles=[needs])
-        try:
-            holds = (patience or Patience()).until(fit, _GROW_SECONDS if grows else COMING_SECONDS)
-        finally:
-            if grows:
-                request_resources(bundles=[])
-    return (workers or holds) if may_grow else min(workers or holds, holds)
+        return min(workers or holds, holds)
+    if not grows or nodes_for(needs):
+        return workers or patience.until(fit)
+    request_resources(
+        bundles=[needs]
+    )  # for as long as this waits; afterwards the trials' own demand asks for nodes
+    try:
+        patience.until(fit, _GROW_SECONDS)
+    finally:
+        request_resources(bundles=[])
+    return workers or 1
 
 
 def nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return the running nodes that can hold at least one trial, as Ray describes them."""
-    return [node for node in alive_nodes() if _holds(node, needs)]
+    return [node for node in _alive_nodes() if _holds(node, needs)]
 
 
 def cluster_size() -> str:
     """Return the connected cluster's address and size in words, ``10.0.0.1:6379: 2 nodes, 16 CPUs, 1 GPU``."""
     resources = ray.cluster_resources()
-    counts = {"node": len(alive_nodes()), **{name: resources.get(name, 0.0) for name in ("CPU", "GPU")}}
+    counts = {"node": len(_alive_nodes()), **{name: resources.get(name, 0.0) for name in ("CPU", "GPU")}}
     parts = [f"{n:g} {name}{'' if n == 1 else 's'}" for name, n in counts.items() if n or name == "CPU"]
     return f"{ray.get_runtime_context().gcs_address}: {', '.join(parts)}"
 
 
-def alive_nodes() -> list[dict[str, Any]]:
-    """Return the running nodes, as Ray describes them."""
+def _alive_nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
-
-
-def pinned_to(node: Mapping[str, Any]) -> NodeAffinitySchedulingStrategy:
-    """Return the strategy that runs a task on a node, and on no other."""
-    return NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
 
 
 def _holds(node: Mapping[str, Any], needs: Mapping[str, float]) -> int:

@@ -1,4 +1,4 @@
-"""The connection to Ray: to one that is started on this machine, or to a cluster at an address."""
+"""The connection to Ray: to one of our own on this machine, or to a cluster at an address."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
 
 import ray
 from ray.exceptions import RayError
@@ -27,13 +26,12 @@ from topk_platform.running.cluster.driver_process import (
     ray_folder,
     scratch_folder,
 )
-from topk_platform.running.cluster.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline
+from topk_platform.running.cluster.lifeline import GONE_CODE, HEAD, RAYLET, Cluster, Lifeline
 from topk_platform.running.cluster.machine import local_cpus, slices_here
 from topk_platform.running.cluster.ray_internals import lean, leave, messages_on_stderr, on_loopback
 from topk_platform.running.cluster.reaching import (
     Patience,
     check_answers,
-    check_same,
     host_and_port,
     is_loopback,
     listening,
@@ -42,7 +40,7 @@ from topk_platform.specs import Study
 from topk_platform.user_code import files_of
 from topk_platform.versions import references
 
-__all__ = ["RECONNECT", "Connection", "connected", "joined", "needed", "own_ray", "shut_down"]
+__all__ = ["RECONNECT", "connected", "joined", "own_ray"]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -61,29 +59,14 @@ _RECONNECT_SECONDS = "15"  # so long Ray's agents stay after the driver was kill
 _LOOPBACK = "127.0.0.1"
 _OBJECT_STORE_BYTES = 200 * 2**20
 _TRIES = 3
-# These cannot pass by themselves. All else may: Ray has no classes of its own for its errors, and raises ValueError for
-# a port that another process took, and RuntimeError both for wrong arguments and for a late answer.
-_LASTING = (ModuleNotFoundError, PermissionError)
 _LOG = logging.getLogger("topk_platform")
-
-
-class Connection(NamedTuple):
-    """A connection to Ray.
-
-    Attributes:
-        slots: How many trials may run at once.
-        line: Checks whether Ray still runs.
-    """
-
-    slots: int
-    line: Lifeline
 
 
 @contextmanager
 def connected(
     study: Study, address: str | None, workers: int | None, patience: Patience | None = None
-) -> Iterator[Connection]:
-    """Connect to Ray for as long as the block lasts; yield how many trials may run at once, and a check of Ray.
+) -> Iterator[Cluster]:
+    """Connect to Ray for as long as the block lasts.
 
     Without an address, Ray starts on this machine and is stopped at the end. It listens on loopback only, and has no
     dashboard and no usage statistics. A cluster at a loopback address is joined at that address; Ray alone would
@@ -103,22 +86,25 @@ def connected(
             to another cluster, or no trial fits on any node.
     """
     patience = patience or Patience()
-    with in_variables(_QUIET), _ray(study, address, workers, patience) as line:
-        yield Connection(slots(study, workers, may_grow=address is not None, patience=patience), line)
-
-
-@contextmanager
-def _ray(study: Study, address: str | None, workers: int | None, patience: Patience) -> Iterator[Lifeline]:
     if ray.is_initialized():
-        check_same(address, ray.get_runtime_context().gcs_address)
-        yield Lifeline()
-    elif address is None:
-        with messages_on_stderr(), own_ray(study, workers) as line:
-            yield line
+        _check_same(address)
+        start: AbstractContextManager[Lifeline] = nullcontext(Lifeline())
     else:
-        with joined(address, study, patience) as line:
+        start = own_ray(study, workers) if address is None else joined(address, study, patience)
+    with in_variables(_QUIET), start as line:
+        if address is not None:
             patience.say(f"joined the Ray cluster at {cluster_size()}")
-            yield line
+        yield Cluster(slots(study, workers, None if address is None else patience), line)
+
+
+def _check_same(address: str | None) -> None:
+    """Raise ``ClusterError`` if an address is given that is not the one of the cluster that this process has joined."""
+    joined = ray.get_runtime_context().gcs_address
+    if address not in (None, "auto", joined):
+        raise ClusterError(
+            f"--address is {address!r}, but this process has already joined the Ray cluster at {joined!r}: leave the "
+            "address out to use that one, or call ray.shutdown() first"
+        )
 
 
 @contextmanager
@@ -133,15 +119,11 @@ def joined(address: str, study: Study, patience: Patience) -> Iterator[Lifeline]
     Raises:
         ClusterError: if no cluster answers at the address, as :func:`connected`.
     """
-    line = Lifeline()
+    limit = float(os.environ.get(RECONNECT, "60"))  # after which Ray ends a driver without a head
     with in_variables(_QUIET), messages_on_stderr():
-        try:
-            _join(patience.until(partial(listening, address)), study)
-            limit = float(os.environ.get(RECONNECT, "60"))  # after which Ray ends a driver without a head
-            with Lifeline(needed(), max(limit - _BEFORE_RAY, 0.0)) as line:
-                yield line
-        finally:
-            shut_down(line)
+        start = partial(_join, patience.until(partial(listening, address)), study)
+        with _watched(start, max(limit - _BEFORE_RAY, 0.0)) as line:
+            yield line
 
 
 def _join(address: str, study: Study) -> None:
@@ -177,33 +159,28 @@ def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
         workers: How many trials may run at once, if the caller says so.
 
     Raises:
-        ClusterError: if Ray has not started after three tries, or after one if the reason cannot pass.
+        ClusterError: if Ray has not started after three tries.
     """
-    with scratch_folder(ray_folder()) as private:
+    with scratch_folder(ray_folder()) as private, in_variables(_QUIET), messages_on_stderr():
         folder = f"{private}/{RAYS}"  # inside the private folder, because Ray opens its own to everybody
-        line = Lifeline()
         try:
-            _try_to_start(study, workers, folder)
-            with Lifeline(needed(), folder=folder) as line:
+            with _watched(partial(_try_to_start, study, workers, folder), folder=folder) as line:
                 yield line
         finally:
-            shut_down(line)
             end(folder)
 
 
 def _try_to_start(study: Study, workers: int | None, folder: str) -> None:
-    """Start Ray; try again where it does not start, for on a busy machine it gives up after 30 seconds."""
+    """Start Ray; try again if it does not start, because on a busy machine it gives up after 30 seconds."""
     for tries_left in reversed(range(_TRIES)):
         try:
             _start(study, workers, folder)
-        except _LASTING as error:
-            raise ClusterError(f"Ray cannot start: {reason(error)}") from error
         except Exception as error:  # Ray raises errors without a class of their own
             if not tries_left:
-                busy = "the machine may be too busy, or low on memory or disk space"
-                raise ClusterError(
-                    f"Ray did not start in {_TRIES} tries ({busy}): {reason(error)}"
-                ) from error
+                why = (
+                    "if the reason is not clear, the machine may be too busy, or low on memory or disk space"
+                )
+                raise ClusterError(f"Ray cannot start: {reason(error)} ({why})") from error
             _LOG.warning("Ray did not start and is started again: %s", reason(error))
             leave()
             end(folder)
@@ -243,21 +220,26 @@ def _token() -> dict[str, str]:
     return {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
-def needed() -> dict[str, tuple[str, int]]:
-    """Return the addresses of the processes of the connected Ray that this driver needs, for :class:`Lifeline`."""
-    context = ray.get_runtime_context()
-    (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
-    raylet = here["NodeManagerAddress"], here["NodeManagerPort"]
-    return {HEAD: host_and_port(context.gcs_address), RAYLET: raylet}
-
-
-def shut_down(line: Lifeline) -> None:
-    """Leave Ray; without its head, let this process end with our own exit code, a little before Ray would end it."""
-    if not line.headless:
-        leave()
-        return
-    atexit.unregister(ray.shutdown)  # it would wait for the head
-    atexit.register(_end_at_once)
+@contextmanager
+def _watched(start: Callable[[], None], patience: float = 0.0, folder: str = "") -> Iterator[Lifeline]:
+    """Start or join Ray, watch over it for as long as the block lasts, and leave it at the end."""
+    line = Lifeline()
+    try:
+        start()
+        context = ray.get_runtime_context()
+        (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+        raylet = here["NodeManagerAddress"], here["NodeManagerPort"]
+        needed = {HEAD: host_and_port(context.gcs_address), RAYLET: raylet}
+        with Lifeline(needed, patience, folder) as line:
+            yield line
+    finally:
+        if (
+            line.headless
+        ):  # no call of Ray would return; this process ends with our own exit code, before Ray ends it
+            atexit.unregister(ray.shutdown)
+            atexit.register(_end_at_once)
+        else:
+            leave()
 
 
 def _end_at_once() -> None:

@@ -19,7 +19,6 @@ from topk_platform.errors import UserError, reason
 
 __all__ = [
     "RAYS",
-    "check_temporary",
     "end",
     "in_variables",
     "interrupts_wait",
@@ -32,7 +31,7 @@ RAYS = "r"
 
 _PREFIX = "topk-"
 _LOCK = ".topk-run.lock"
-_PROBE_BYTES = 2**20
+_NEEDED_BYTES = 2**20
 _END_SECONDS = 5.0
 # The longest path of a Unix socket, less what Ray adds to its folder, with a process id of seven digits.
 _LONGEST = 107 - len(
@@ -40,43 +39,16 @@ _LONGEST = 107 - len(
 )
 
 
-def check_temporary() -> None:
-    """Check that the folders that ``RAY_TMPDIR`` and ``TMPDIR`` name, if set, can be used.
-
-    Raises:
-        UserError: if one of them cannot be written to, or no folder for temporary files can.
-    """
-    for name in ("RAY_TMPDIR", "TMPDIR"):
-        try:
-            if root := os.environ.get(name):
-                with tempfile.TemporaryFile(dir=root) as file:
-                    file.write(bytes(_PROBE_BYTES))
-        except OSError as error:
-            raise UserError(
-                f"{name} must be a folder that can be written to, with some space left, got {root!r}: {reason(error)}"
-            ) from error
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError as error:
-        raise UserError(f"no folder for temporary files can be written to: {reason(error)}") from error
-
-
 def ray_folder() -> Path:
     """Return the folder for the folders of our own Rays: ``RAY_TMPDIR``, or the system's folder for temporary files.
 
     Unix limits the paths of Ray's sockets to 107 bytes. If the path of the system's folder is too long for them, return
     ``/tmp``.
-
-    Raises:
-        UserError: if the path of ``RAY_TMPDIR`` is too long.
     """
-    named = os.environ.get("RAY_TMPDIR")
-    root = named or tempfile.gettempdir()
-    if len(os.fsencode(root)) <= _LONGEST:
-        return Path(root)
-    if named:
-        raise UserError(f"RAY_TMPDIR must be at most {_LONGEST} bytes long, for Ray's sockets, got {named!r}")
-    return Path("/tmp")  # noqa: S108 - what is created there is private
+    if named := os.environ.get("RAY_TMPDIR"):
+        return Path(named)
+    root = tempfile.gettempdir()
+    return Path(root if len(os.fsencode(root)) <= _LONGEST else "/tmp")  # noqa: S108 - what is created there is private
 
 
 @contextmanager
@@ -88,8 +60,31 @@ def scratch_folder(root: Path | None = None) -> Iterator[str]:
 
     Args:
         root: The folder in which it is created; by default the system's folder for temporary files.
+
+    Raises:
+        UserError: if the folder cannot be made, or has no space left.
     """
-    root = root or Path(tempfile.gettempdir())
+    try:
+        root = root or Path(tempfile.gettempdir())
+        _sweep(root)
+        # It gets its name once its lock is held, because another driver would delete it otherwise.
+        unnamed = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=root))
+        with tempfile.TemporaryFile(dir=unnamed) as file:
+            file.write(bytes(_NEEDED_BYTES))
+    except OSError as error:
+        raise UserError(
+            f"the folder for temporary files, {root or 'TMPDIR'}, must be one that can be written to, with some space "
+            f"left: {reason(error)}. RAY_TMPDIR or TMPDIR names another"
+        ) from error
+    with FileLock(unnamed / _LOCK):
+        folder = unnamed.rename(root / unnamed.name.removeprefix("."))
+        try:
+            yield str(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(root: Path) -> None:
     for left in root.glob(f"{_PREFIX}*/"):
         # The Ray of a driver that was killed ends a little later.
         if _is_ours(left) and not any(_started_with(str(left))):
@@ -98,14 +93,6 @@ def scratch_folder(root: Path | None = None) -> Iterator[str]:
                 FileLock(left / _LOCK, timeout=0),
             ):  # held by its driver, or deleted meanwhile
                 shutil.rmtree(left)
-    # It gets its name once its lock is held, because another driver would delete it otherwise.
-    unnamed = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=root))
-    with FileLock(unnamed / _LOCK):
-        folder = unnamed.rename(root / unnamed.name.removeprefix("."))
-        try:
-            yield str(folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_ours(folder: Path) -> bool:

@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from topk_platform.records import Store
-from topk_platform.running.cluster.driver_process import check_temporary, end, interrupts_wait
+from topk_platform.running.cluster.driver_process import end, interrupts_wait
 from topk_platform.running.cluster.reaching import Patience
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study
@@ -114,14 +114,14 @@ class Cluster:
 
     Args:
         slots: How many trials may run at once.
+        line: Checks whether Ray still runs.
         environment: The properties of its machines that decide a result's last bits; None if the machines were not
             asked.
-        line: Checks whether Ray still runs.
     """
 
     slots: int = 0
-    environment: Mapping[str, str] | None = None
     line: Lifeline = field(default_factory=Lifeline)
+    environment: Mapping[str, str] | None = None
 
 
 @contextmanager
@@ -134,7 +134,6 @@ def on_cluster(study: Study, options: RunOptions, store: Store, patience: Patien
         store: The store, which all machines must see.
         patience: How long to wait for the cluster.
     """
-    check_temporary()
     # Ray and Tune take seconds to import, and a finished study does not need them. Everything is imported before other
     # threads start, because these import modules too.
     with interrupts_wait():
@@ -145,7 +144,6 @@ def on_cluster(study: Study, options: RunOptions, store: Store, patience: Patien
         from topk_platform.running.cluster.nodes import check_nodes  # noqa: PLC0415
 
     here = options.address is None and not ray.is_initialized()
-    with connected(study, options.address, options.workers, patience) as (slots, line):
+    with connected(study, options.address, options.workers, patience) as cluster:
         common = None if here else check_nodes(study, store, patience, mixed=options.mixed)
-        environment = None if options.mixed else common
-        yield Cluster(slots, environment, line)
+        yield cluster if options.mixed else replace(cluster, environment=common)

@@ -157,8 +157,6 @@ def local_workers(study: Study) -> int:
     """Return how many trials of a study run here at once by default; at least 1."""
     trials = fitting(local_cpus(), study.threads)
     if study.device == "cuda":
-        from topk_platform.running.cluster.machine import gpu_count  # noqa: PLC0415 - torch, a second or two
-
         trials = min(trials, fitting(gpu_count(), study.gpus))
     return max(1, trials)
 

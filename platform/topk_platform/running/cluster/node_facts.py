@@ -8,14 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from topk_platform.errors import StoreError, UserError, reason
 from topk_platform.records import Store
 from topk_platform.references import import_reference
 from topk_platform.running.cluster.machine import slices_here
-from topk_platform.specs import Arm, Regime
+from topk_platform.specs import Arm
 from topk_platform.versions import differences, loaded_version, references
 
 __all__ = ["DRIVER", "Answer", "Finding", "Question", "examine", "fingerprints", "grouped"]
@@ -32,8 +32,8 @@ _REMEDIES = {
     "left out": "none: the others are enough, and trials check it if it is back",
     "same bits": "take machines of one kind with the same packages, choose a kind of GPU with --accelerator, or let "
     "machines differ with --mixed of `topk run`: the table then says so",
-    "code": "install topk-studies there again, or remove other copies from PYTHONPATH",
-    "modules": "install there what the module imports",
+    "code": "install there what the study's modules import, topk-studies again if its own differ, or remove other "
+    "copies from PYTHONPATH",
     "data": "copy the driver's folder of datasets there, or give --data a folder of all machines",
     "gpus": "repair the driver there, or start Ray there with --num-gpus of those that torch can use",
     "store": "give --store a folder that all machines share, or s3://, gs:// or az:// with credentials everywhere",
@@ -99,18 +99,19 @@ class Question:
         arms: The arms whose modules must be importable.
         code: The components of each arm with their versions, by the arm's name.
         data: The folder of datasets.
-        fingerprints: The fingerprint of each regime's data, by the regime's name.
+        fingerprints: The fingerprint of each arm's data, by the arm's name; those that the driver cannot read are left
+            out.
         device: The device on which the trials are to run, ``"cpu"`` or ``"cuda"``.
         gpus: How many GPUs Ray counts there.
         store: The address of the store; empty if there is none.
         mark: The name of a file that the driver has put there.
     """
 
-    node: str = ""
-    arms: Sequence[Arm] = ()
-    code: Mapping[str, str] = field(default_factory=dict)
-    data: str = ""
-    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    node: str
+    arms: Sequence[Arm]
+    code: Mapping[str, str]
+    data: str
+    fingerprints: Mapping[str, str]
     device: str = "cpu"
     gpus: float = 0.0
     store: str = ""
@@ -136,11 +137,10 @@ def examine(question: Question) -> Answer:
     """Return this machine's answer; a file of 1 MiB is written into the store, if one was given, and deleted."""
     environments: list[Mapping[str, str]] = []
     looks: list[tuple[str, Callable[[], list[str] | None]]] = [
-        *(("modules", partial(_module, name)) for arm in question.arms for name in references(arm)),
         *(("code", partial(_code, arm, question.code)) for arm in question.arms),
-        *(("data", partial(_data, regime, question)) for regime in _datasets(question.arms)),
+        *(("data", partial(_data, arm, question)) for arm in question.arms),
         ("store", partial(_store, question)),
-        ("gpus" if question.device == "cuda" else "modules", partial(_devices, question, environments)),
+        ("gpus" if question.device == "cuda" else "code", partial(_devices, question, environments)),
     ]
     texts: list[tuple[str, str]] = []
     for check, look in looks:
@@ -148,50 +148,41 @@ def examine(question: Question) -> Answer:
             texts += [(check, text) for text in look() or ()]
         except Exception as error:  # noqa: BLE001 - the next question is asked after any error
             texts.append((check, reason(error)))
+    from topk_platform.data import forget_datasets  # noqa: PLC0415 - torch
+
+    forget_datasets()  # this process may stay idle beside the trials for long
     findings = [Finding.of(check, question.node, text) for check, text in dict.fromkeys(texts)]
     return Answer(question.node, findings, environments)
 
 
-def _module(name: str) -> None:
-    import_reference(name)
-
-
 def _code(arm: Arm, expected: Mapping[str, str]) -> list[str]:
-    return differences(expected.get(arm.name, loaded_version(arm)), loaded_version(arm))
-
-
-def _datasets(arms: Sequence[Arm]) -> list[Regime]:
-    """Return a regime for each set of data; regimes that share one differ only in their conditions."""
-    return [
-        *{
-            repr((a.regime.dataset, sorted(a.regime.options.items()))): a.regime for a in reversed(arms)
-        }.values()
-    ]
+    for name in references(arm):
+        import_reference(name)
+    actual = loaded_version(arm)
+    return differences(expected.get(arm.name, actual), actual)
 
 
 def fingerprints(arms: Sequence[Arm], folder: str) -> dict[str, str]:
-    """Return the fingerprints of the arms' data here, by the regime's name; data that cannot be read are left out."""
+    """Return the fingerprints of the arms' data here, by the arm's name; data that cannot be read are left out."""
     known = {}
-    for regime in _datasets(arms):
+    for arm in arms:
         with suppress(UserError):  # the study is not planned, and says why
-            known[regime.name] = _fingerprint(regime, folder)
+            known[arm.name] = _fingerprint(arm, folder)
     return known
 
 
-def _fingerprint(regime: Regime, folder: str) -> str:
+def _fingerprint(arm: Arm, folder: str) -> str:
     from topk_platform.data import data_at, load  # noqa: PLC0415 - torch
 
     with data_at(folder or None):
-        return load(regime).fingerprint
+        return load(arm.regime).fingerprint
 
 
-def _data(regime: Regime, question: Question) -> list[str]:
-    from topk_platform.data import forget_datasets  # noqa: PLC0415 - torch
-
-    actual = _fingerprint(regime, question.data)
-    forget_datasets()  # this process may stay idle beside the trials for long
-    expected = question.fingerprints.get(regime.name, actual)
-    return [] if actual == expected else [f"{regime.name}: fingerprint {actual}, the driver's is {expected}"]
+def _data(arm: Arm, question: Question) -> list[str]:
+    actual = _fingerprint(arm, question.data)
+    expected = question.fingerprints.get(arm.name, actual)
+    different = f"dataset {arm.regime.dataset}: fingerprint {actual}, the driver's is {expected}"
+    return [] if actual == expected else [different]
 
 
 def _store(question: Question) -> None:

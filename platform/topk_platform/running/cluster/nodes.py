@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import NodeDiedError, RayError, TaskUnschedulableError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.data import data_at, data_folder
 from topk_platform.errors import ClusterError, StoreError, UserError
 from topk_platform.records import Store
-from topk_platform.running.cluster.capacity import LOST, cluster_size, nodes_for, pinned_to, trial_resources
+from topk_platform.running.cluster.capacity import cluster_size, nodes_for, trial_resources
 from topk_platform.running.cluster.connecting import joined
 from topk_platform.running.cluster.node_facts import (
     DRIVER,
@@ -38,19 +39,18 @@ from topk_platform.versions import loaded_version
 __all__ = ["ask_nodes", "check_cluster", "check_nodes"]
 
 _QUIET_SECONDS = 5.0  # before a line names the nodes that have not answered
-_SOON_SECONDS = 120.0  # the first worker of a node fetches the packages, imports torch and reads the data
-_LATE_SECONDS = 900.0
+_ANSWER_SECONDS = 300.0  # the first worker of a node fetches the packages, imports torch and reads the data
 _NAMED = 4  # nodes in a line
 _HEAD = "node:__internal_head__"
 
 
 def check_nodes(
-    study: Study, store: Store | None, patience: Patience | None = None, *, mixed: bool = False
+    study: Study, store: Store | None, patience: Patience, *, mixed: bool = False
 ) -> dict[str, str]:
     """Return the common environment of all nodes on which the study's trials fit.
 
     Answering takes neither a core nor a GPU, so nodes answer even if all of theirs are busy. A node that is lost before
-    it answers, or that has not answered after two minutes, is left out if others have, and a line says so. Such nodes,
+    it answers, or that has not answered after five minutes, is left out if others have, and a line says so. Such nodes,
     and those that join later, are checked when a trial starts there, because each trial carries what it was planned
     for.
 
@@ -58,27 +58,25 @@ def check_nodes(
         study: The study whose trials are to run.
         store: The store that every node must see; None if it is not asked for.
         patience: How long to wait for a node if none is there, or all are lost before they answer, by default a minute;
-            and for answers, at least two minutes, and by default a quarter of an hour.
+            and for answers, if it is longer than five minutes.
         mixed: Whether nodes may compute different bits; then it does not matter what their devices are.
 
     Raises:
         ClusterError: with all that is wrong on any node, or if none answers.
         StoreError: if the store cannot keep two drivers apart.
     """
-    patience = patience or Patience()
-    answers = _look_at_nodes(study, store, patience)
+    findings, environment = _look_at_nodes(study, store, patience)
     allowed = ("same bits", "gpus") if mixed else ()
-    findings = [one for answer in answers for one in answer.findings if one.check not in allowed]
-    for one in findings:
-        if not one.wrong:
-            patience.say(f"Note: {one.check}, {one.node}: {one.finding}")
-    wrong = [
-        f"{check}, {first_few(nodes, _NAMED)}: {finding} ({remedy})"
-        for (_, check, finding, remedy), nodes in grouped(one for one in findings if one.wrong).items()
-    ]
+    wrong = []
+    for (is_wrong, check, finding, remedy), nodes in grouped(findings).items():
+        where = f"{check}, {first_few(nodes, _NAMED)}: {finding}"
+        if not is_wrong:
+            patience.say(f"Note: {where}")
+        elif check not in allowed:
+            wrong.append(f"{where} ({remedy})")
     if wrong:
         raise ClusterError(f"the cluster cannot train study {study.name}: {'; '.join(wrong)}")
-    return dict(next((kind for answer in answers for kind in answer.environments), {}))
+    return environment
 
 
 def check_cluster(
@@ -119,39 +117,38 @@ def check_cluster(
             findings.append(
                 Finding.of("token", DRIVER, f"anyone who reaches {cluster_size()} can run code there")
             )
-        for answer in _look_at_nodes(study, opened, Patience(0), everyone=True):
-            findings.extend(answer.findings)
+        findings += _look_at_nodes(study, opened, Patience(0))[0]
     return findings
 
 
 def _look_at_nodes(
-    study: Study, store: Store | None, patience: Patience, *, everyone: bool = False
-) -> list[Answer]:
-    """Return what the connected cluster's nodes say, and in what they differ from most; in a tie the head decides.
+    study: Study, store: Store | None, patience: Patience
+) -> tuple[list[Finding], dict[str, str]]:
+    """Return what is wrong on the connected cluster's nodes, and the environment of most of their devices.
 
     Args:
         study: The study; nodes on which none of its trials fits are not asked.
         store: The store that every node must see; None if it is not asked for.
         patience: See :func:`check_nodes`.
-        everyone: Whether to wait a quarter of an hour for every node.
     """
     data, code = str(data_folder()), {arm.name: loaded_version(arm) for arm in study.arms}
-    known = fingerprints(study.arms, data)
     with _marked(store) as (address, name):
+        known = fingerprints(study.arms, data)
         question = Question("", study.arms, code, data, known, study.device, 0.0, address, name)
-        answers = ask_nodes(question, trial_resources(study), patience, everyone=everyone)
-    kinds = [kind for answer in answers for kind in answer.environments]
-    expected = dict(Counter(tuple(kind.items()) for kind in kinds).most_common(1)[0][0]) if kinds else {}
-    return [replace(answer, findings=[*answer.findings, *_others(answer, expected)]) for answer in answers]
+        answers = ask_nodes(question, trial_resources(study), patience)
+    kinds = Counter(tuple(kind.items()) for answer in answers for kind in answer.environments)
+    expected = (
+        dict(kinds.most_common(1)[0][0]) if kinds else {}
+    )  # in a tie the head decides, which comes first
+    findings = [finding for answer in answers for finding in (*answer.findings, *_others(answer, expected))]
+    return findings, expected
 
 
 def _others(answer: Answer, expected: Mapping[str, str]) -> Iterator[Finding]:
     """Yield in what a node's devices differ from the expected environment."""
     for kind in answer.environments:
         differing = [
-            f"{name} {kind.get(name)}, not {value}"
-            for name, value in expected.items()
-            if kind.get(name) != value
+            f"{name} {kind.get(name)}, not {v}" for name, v in expected.items() if kind.get(name) != v
         ]
         if differing:
             yield Finding.of("same bits", answer.node, "; ".join(differing))
@@ -180,67 +177,61 @@ def _marked(store: Store | None) -> Iterator[tuple[str, str]]:
         folder.delete(name)
 
 
-def ask_nodes(
-    question: Question, needs: Mapping[str, float], patience: Patience, *, everyone: bool = False
-) -> list[Answer]:
-    """Return the answers of the nodes that have these resources; wait for a node if all are lost.
+def ask_nodes(question: Question, needs: Mapping[str, float], patience: Patience) -> list[Answer]:
+    """Return the answers of the nodes that have these resources, the head's first; wait for a node if all are lost.
 
     Args:
         question: What each node is asked.
         needs: The resources that a node must have to be asked; it need not have them free.
         patience: See :func:`check_nodes`.
-        everyone: Whether to wait a quarter of an hour for every node.
     """
 
     def ask() -> list[Answer]:
         asked = {}
         for node in sorted(nodes_for(needs), key=lambda node: _HEAD not in node["Resources"]):
             name = f"{node['NodeManagerAddress']} ({'head' if _HEAD in node['Resources'] else node['NodeID'][:6]})"
-            remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=pinned_to(node))(examine)
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(examine)
             theirs = replace(question, node=name, gpus=node["Resources"].get("GPU", 0.0))
             asked[remote.remote(theirs)] = name
-        answers = _answered(asked, patience, everyone)
+        answers = _answered(asked, patience)
         if not any(map(_counts, answers)):
-            lost = [f"node {one.node} {one.finding}" for answer in answers for one in answer.findings]
+            lost = [
+                f"node {finding.node} {finding.finding}" for answer in answers for finding in answer.findings
+            ]
             raise NotYetError(", ".join(lost) or "no node is left on which a trial fits")
         return answers
 
     return patience.until(ask)
 
 
-def _answered(asked: Mapping[Any, str], patience: Patience, everyone: bool) -> list[Answer]:
+def _answered(asked: Mapping[Any, str], patience: Patience) -> list[Answer]:
     """Return the answers in time, and for the other nodes that they are left out, or wrong if there is no answer."""
-    began, waiting, answers = patience.clock(), list(asked), list[Answer]()
-    said = not asked
-    usual = _LATE_SECONDS if everyone or patience.seconds is None else patience.seconds
-    while waiting and (passed := patience.clock() - began) < max(_SOON_SECONDS, usual):
-        if passed >= _SOON_SECONDS and not everyone and any(map(_counts, answers)):
-            break
-        if passed >= _QUIET_SECONDS and not said:
-            said = True
-            patience.say(
-                f"waiting for {first_few([asked[one] for one in waiting], _NAMED)} to answer: starting, or busy"
-            )
+    began, waiting, silent, answers = patience.clock(), list(asked), False, dict[Any, Answer]()
+    while waiting and (passed := patience.clock() - began) < max(_ANSWER_SECONDS, patience.seconds or 0.0):
+        if passed >= _QUIET_SECONDS and not silent:
+            silent = True
+            names = first_few([asked[request] for request in waiting], _NAMED)
+            patience.say(f"waiting for {names} to answer: starting, or busy")
         arrived, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=1.0)
-        answers += [_answer(asked[one], one) for one in arrived]
-    silent = "left out" if any(map(_counts, answers)) and not everyone else "node"
+        answers |= {request: _answer(asked[request], request) for request in arrived}
+    check = "left out" if any(map(_counts, answers.values())) else "node"
     for request in waiting:
         ray.cancel(request)
         text = f"did not answer within {patience.clock() - began:.0f} s"
-        answers.append(Answer(asked[request], [Finding.of(silent, asked[request], text)]))
-    order = [*asked.values()]
-    return sorted(answers, key=lambda answer: order.index(answer.node))
+        answers[request] = Answer(asked[request], [Finding.of(check, asked[request], text)])
+    return [answers[request] for request in asked]
 
 
 def _counts(answer: Answer) -> bool:
     """Return whether a node is there, whatever it says."""
-    return not any(one.check == "left out" for one in answer.findings)
+    return not any(finding.check == "left out" for finding in answer.findings)
 
 
 def _answer(node: str, request: Any) -> Answer:
     try:
         answer: Answer = ray.get(request)
-    except LOST:
+    except (NodeDiedError, TaskUnschedulableError):
         return Answer(node, [Finding.of("left out", node, "was lost before it answered")])
     except (RayError, ImportError) as error:
         return Answer(node, [Finding.of("node", node, reason_in(str(error)))])

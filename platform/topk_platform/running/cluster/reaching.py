@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -17,41 +16,30 @@ from topk_platform.errors import ClusterError, UserError
 from topk_platform.running.cluster.ray_internals import CLUSTER_VARIABLE, known_heads
 
 __all__ = [
-    "COMING_SECONDS",
     "NotYetError",
     "Patience",
     "check_answers",
-    "check_same",
     "host_and_port",
     "is_loopback",
     "is_loopback_host",
     "listening",
-    "mismatch",
 ]
 
 _VARIABLE = "RAY_ADDRESS"
 _CONNECT_SECONDS = 5
-_ANSWER_SECONDS = 20
-# The time of an answer begins after the import, which alone may take as long on a busy machine. The exception is
-# reported, because ray.init's own messages on stderr are many lines.
+_ANSWER_SECONDS = 60.0  # with the import of Ray, which takes many seconds on a busy machine
+# The exception is reported, because ray.init's own messages on stderr are many lines.
 _PROBE = """
-import signal, sys, ray
-signal.alarm(int(sys.argv[2]))
+import sys, ray
 try:
     ray.init(address=sys.argv[1], logging_level=50, log_to_driver=False)
 except Exception as error:
     sys.exit(" ".join(str(error).split()))
-signal.alarm(0)
 """
-_MISMATCH = re.compile(
-    r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+).*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL
-)
 _ADDRESS = re.compile(r"([^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})")
 T = TypeVar("T")
 
-COMING_SECONDS = 60.0
-"""How long to wait for a head or a node by default, in seconds."""
-
+_COMING_SECONDS = 60.0  # how long a head or a node is waited for by default
 _PAUSE = 1.0
 
 
@@ -82,56 +70,26 @@ def listening(address: str) -> str:
     return given
 
 
-def check_same(address: str | None, joined: str) -> None:
-    """Raise ``ClusterError`` if an address is given that is not the one of the cluster that this process has joined.
-
-    Args:
-        address: ``host:port``; ``auto`` or None for the joined cluster.
-        joined: The ``host:port`` of the joined cluster.
-    """
-    if address not in (None, "auto", joined):
-        raise ClusterError(
-            f"--address is {address!r}, but this process has already joined the Ray cluster at {joined!r}: leave the "
-            "address out to use that one, or call ray.shutdown() first"
-        )
-
-
 def check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; a separate process asks it, because ``ray.init`` may hang."""
     staying = {CLUSTER_VARIABLE: "0"} if is_loopback(address) else {}
-    done = subprocess.run(  # noqa: S603 - our own interpreter, the address is an argument and no shell is used
-        [sys.executable, "-c", _PROBE, address, str(_ANSWER_SECONDS)],
-        env={**os.environ, **staying},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode == -signal.SIGALRM:
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter, the address is an argument and no shell is used
+            [sys.executable, "-c", _PROBE, address],
+            env={**os.environ, **staying},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_ANSWER_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
         hint = "" if "RAY_AUTH_MODE" in os.environ else " (a cluster with a token needs RAY_AUTH_MODE=token)"
-        raise ClusterError(f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS} s{hint}")
+        raise ClusterError(
+            f"no Ray cluster answers at {address!r} within {_ANSWER_SECONDS:g} s{hint}"
+        ) from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise ClusterError(mismatch(done.stderr, address) or f"no Ray cluster answers at {address!r}: {last}")
-
-
-def mismatch(message: str, address: str) -> str:
-    """Return what to do if a message of ``ray.init`` reports other versions; empty if it reports something else.
-
-    Example:
-        >>> message = "Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.11.2 This process on node "
-        >>> message += "127.0.0.1 was started with: Ray: 2.61.0 Python: 3.11.2"
-        >>> "pip install 'ray[tune]==2.60.0'" in mismatch(message, "10.0.0.1:6379")
-        True
-    """
-    if (match := _MISMATCH.search(message)) is None:
-        return ""
-    theirs, its_python, ours, python = match.groups()
-    return (
-        f"the Ray cluster at {address!r} runs Ray {theirs} with Python {its_python}, but this driver runs Ray {ours} "
-        f"with Python {python}: start the driver in an environment with Python {its_python} and pip install "
-        f"'ray[tune]=={theirs}' 'topk-studies[platform]'; if this package does not support that Ray, start the cluster "
-        "with the driver's versions"
-    )
+        raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {last}")
 
 
 def host_and_port(address: str, name: str = "--address") -> tuple[str, int]:
@@ -221,7 +179,7 @@ class Patience:
             raise UserError(f"wait must be at least 0 seconds, got {seconds}")
         self.seconds, self._report, self.clock, self._sleep = seconds, report, clock, sleep
 
-    def until(self, ask: Callable[[], T], otherwise: float = COMING_SECONDS) -> T:
+    def until(self, ask: Callable[[], T], otherwise: float = _COMING_SECONDS) -> T:
         """Return what ``ask`` returns as soon as it raises no ``NotYetError``.
 
         Args:
@@ -238,7 +196,8 @@ class Patience:
                 return ask()
             except NotYetError as error:
                 if self.clock() >= end:
-                    raise ClusterError(f"{error}{_waited(seconds)}") from error
+                    waited = f" (waited {seconds:g} s; longer with --wait)" if seconds else ""
+                    raise ClusterError(f"{error}{waited}") from error
                 if str(error) != last:
                     last = str(error)
                     self.say(f"{last}; waiting for up to {seconds:g} s, see --wait")
@@ -248,7 +207,3 @@ class Patience:
         """Report a line about the preparation of a run."""
         if self._report is not None:
             self._report(line)
-
-
-def _waited(seconds: float) -> str:
-    return f" (waited {seconds:g} s; longer with --wait)" if seconds else ""

@@ -29,7 +29,7 @@ def an_arm(regime: Regime | None = None, network: str = "linear") -> Arm:
 
 def about(*arms: Arm, **more: Any) -> Question:
     code = {arm.name: loaded_version(arm) for arm in arms}
-    return Question("n", arms, code, fingerprints=fingerprints(arms, ""), **more)
+    return Question("n", arms, code, "", fingerprints(arms, ""), **more)
 
 
 def said(question: Question) -> list[tuple[str, str]]:
@@ -45,9 +45,9 @@ def test_a_sound_machine_says_nothing_but_what_its_bits_depend_on() -> None:
 @pytest.mark.parametrize(
     ("changes", "check", "named"),
     [
-        ({"arms": [an_arm(network="no_such_lab:net")], "code": {}}, "modules", "no_such_lab"),
+        ({"arms": [an_arm(network="no_such_lab:net")], "code": {}}, "code", "no_such_lab"),
         ({"code": {an_arm().name: "engine 0"}}, "code", "engine: version 0, now "),
-        ({"fingerprints": {"r": "f1"}}, "data", ", the driver's is f1"),
+        ({"fingerprints": {an_arm().name: "f1"}}, "data", ", the driver's is f1"),
         ({"arms": [an_arm(BIRDS)], "code": {}, "data": "/nowhere"}, "data", "/nowhere/birds"),
         ({"store": "/nowhere", "mark": "t"}, "store", "the driver's file is missing"),
     ],
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_reported_under_its_check(changes: dict[str, Any], chec
 
 def test_all_that_is_wrong_is_reported_at_once(tmp_path: Path) -> None:
     arms = [an_arm(BIRDS), an_arm(replace(BIRDS, name="jays", options={"folder": "jays", "size": 8}))]
-    result = said(Question("n", arms, data=str(tmp_path), store="/nowhere", mark="t"))
+    result = said(Question("n", arms, {}, str(tmp_path), {}, store="/nowhere", mark="t"))
     assert [check for check, _ in result] == ["data", "data", "store"]
 
 

@@ -253,7 +253,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         for name in ("remote", "wait", "get", "cancel"):
             monkeypatch.setattr(machines.ray, name, getattr(nodes, name))
         monkeypatch.setattr(machines, "nodes_for", nodes.nodes)
-        monkeypatch.setattr(machines, "pinned_to", lambda node: node["NodeID"])
+        monkeypatch.setattr(machines, "NodeAffinitySchedulingStrategy", lambda node, soft: (node, soft))
         try:
             return nodes, machines.check_nodes(replace(a_study(), **study), None, nodes.patience, mixed=mixed)
         except ClusterError as error:
@@ -274,8 +274,8 @@ LEFT_OUT = "Note: left out, 10.0.0.{} (node-{}): {}"
         ([HERE, OTHER, HERE], ["same bits, 10.0.0.1 (node-1): torch 1.0, not "]),
         ([HERE, OTHER], ["same bits, 10.0.0.1 (node-1): torch 1.0, not "]),
         (
-            ["data", "data", "modules"],
-            ["data, 10.0.0.0 (node-0), 10.0.0.1 (node-1): this (", "modules, 10.0.0.2 "],
+            ["data", "data", "code"],
+            ["data, 10.0.0.0 (node-0), 10.0.0.1 (node-1): this (", "code, 10.0.0.2 "],
         ),
         ([HERE, WorkerCrashedError()], ["node, 10.0.0.1 (node-1): The worker died"]),
         ([GONE, "store"], ["store, 10.0.0.1 (node-1): this"]),
@@ -307,7 +307,7 @@ def test_an_answer_takes_neither_a_core_nor_a_gpu(ask: Any) -> None:
     assert [one["num_cpus"] for one in nodes.options] == [0, 0] and not any(
         "num_gpus" in o for o in nodes.options
     )
-    assert [one["scheduling_strategy"] for one in nodes.options] == ["node-0", "node-1"]
+    assert [one["scheduling_strategy"] for one in nodes.options] == [("node-0", False), ("node-1", False)]
     assert [(one.device, one.gpus) for one in nodes.asked] == [("cuda", 0), ("cuda", 1)]
 
 
@@ -316,11 +316,10 @@ def test_an_answer_takes_neither_a_core_nor_a_gpu(ask: Any) -> None:
     [
         ([HERE, HERE], 0, None, 1, []),
         ([HERE, HERE], 60, None, 61, []),
-        ([HERE, None], 0, None, 120, [1]),  # one is enough after two minutes
-        ([HERE, None], 300, None, 301, [1]),
-        ([None, None], 0, None, 900, [0, 1]),
-        ([None, None], 0, 5.0, 120, [0, 1]),
-        ([None, None], 0, 300.0, 300, [0, 1]),
+        ([HERE, None], 0, None, 300, [1]),
+        ([HERE, None], 200, 400.0, 400, [1]),
+        ([None, None], 0, None, 300, [0, 1]),
+        ([None, None], 0, 5.0, 300, [0, 1]),
     ],
 )
 def test_answers_are_waited_for(
