@@ -80,7 +80,7 @@ def export(
         raise UserError(f"--note is for --format findings, got --format {output}")
     if output not in ("findings", "model") and data is not None:
         raise UserError(f"--data is for a network and for --format findings, got --format {output}")
-    requested = requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
+    requested = requested_study(study, smoke, store, searches, trials, seeds)
     if arm is not None:
         exported = serving.export_model(
             requested,
@@ -175,10 +175,8 @@ def predict(
         _calibrate_export(folder, images, trust or ())
         return
     inputs = Config.read(Path(folder)).inputs  # before torch is loaded, which takes a second
-    from topk_platform.serving.network_inputs import listed  # noqa: PLC0415 - torch
-
     model = serving.load_model(folder, trust=trust or ())
-    listed_files = [str(file) for file in listed(images, inputs)]
+    listed_files = [str(file) for file in serving.listed(images, inputs)]
     broken: dict[str, str] = {}
     if coverage is None:
         predicted = model.predict(listed_files, k, broken)
@@ -196,11 +194,9 @@ def predict(
 
 def _calibrate_export(folder: str, samples: Sequence[str], trust: Sequence[str]) -> None:
     """Calibrate an exported network on labelled inputs, and say what it can now be asked for."""
-    from topk_platform.serving.calibrating import calibrate_export  # noqa: PLC0415 - torch
-
     if len(samples) != 1:
         raise UserError(f"--calibrate takes one folder of labelled inputs, CLASS/INPUT, got {len(samples)}")
-    made = calibrate_export(folder, samples[0], trust=trust)
+    made = serving.calibrate_export(folder, samples[0], trust=trust)
     say(
         f"calibrated on {plural(made.tuned + made.samples, 'input')}, all classes together: --coverage may be at most "
         f"{100 * made.most:.4g}, and holds if none of these inputs trained or chose the network; kept in {folder}"
@@ -209,10 +205,8 @@ def _calibrate_export(folder: str, samples: Sequence[str], trust: Sequence[str])
 
 def _report_unread(images: Sequence[str], files: Sequence[str], broken: Mapping[str, str]) -> None:
     """Say which files were not read, and end with code 1 if one of those that should have been cannot be."""
-    from topk_platform.data.folders import not_read  # noqa: PLC0415 - torch
-
     for folder in filter(os.path.isdir, map(os.path.expanduser, images)):
-        if unread := not_read(Path(folder), set(files)):
+        if unread := serving.not_read(Path(folder), set(files)):
             say(f"topk: {folder}: {unread}", err=True)
     for reason in broken.values():
         say(f"topk: {reason}", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -14,9 +14,16 @@ from topk_platform.cli.consoles import make_console, print_json
 from topk_platform.cli.studies import findings_alone, known_studies, others
 from topk_platform.errors import unknown_name
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
+from topk_platform.references import import_reference
 from topk_platform.specs.search_rules import SAMPLERS
 
 __all__ = ["list_"]
+
+_KINDS = ("losses", "networks", "datasets", "samplers")
+_TABLES = {
+    "networks": "topk_platform.models:MODELS",
+    "datasets": "topk_platform.data:DATASETS",
+}  # both load torch
 
 
 def list_(
@@ -34,43 +41,25 @@ def list_(
         return
     if kind not in _KINDS:
         raise unknown_name("kind of names", kind, _KINDS)
-    names = _KINDS[kind]()
+    names = _names(kind)
     if json:
         print_json(names)
     else:
         _print_lines({f"{name:<{max(map(len, names))}}  ": text for name, text in names.items()})
 
 
-def _losses() -> dict[str, str]:
-    return {name: entry.title for name, entry in LOSS_CATALOGUE.items()} | others("losses")
-
-
-def _networks() -> dict[str, str]:
-    from topk_platform.models import MODELS  # noqa: PLC0415 - torch, which other lists do not need
-
-    return _documented(MODELS)
-
-
-def _datasets() -> dict[str, str]:
-    from topk_platform.data import DATASETS  # noqa: PLC0415 - torch, as above
-
-    return _documented(DATASETS)
-
-
-def _samplers() -> dict[str, str]:
-    return _documented({sampler.__name__: sampler for sampler in SAMPLERS})
-
-
-def _documented(functions: Mapping[str, Callable[..., object]]) -> dict[str, str]:
-    """Return the first sentence of each function's docstring, by its name."""
-    texts = {name: " ".join((function.__doc__ or "").split()) for name, function in functions.items()}
+def _names(kind: str) -> dict[str, str]:
+    """Return the names of a kind, each with what it is: a loss's title, or the first sentence of a docstring."""
+    if kind == "losses":
+        return {name: entry.title for name, entry in LOSS_CATALOGUE.items()} | others("losses")
+    named = {sampler.__name__: sampler for sampler in SAMPLERS}
+    if kind in _TABLES:
+        named = import_reference(_TABLES[kind])
+    texts = {name: " ".join((function.__doc__ or "").split()) for name, function in named.items()}
     return {
         name: re.split(r"(?<! al)\.(?: |$)", text, maxsplit=1)[0].removeprefix("Return ")
         for name, text in texts.items()
     }
-
-
-_KINDS = {"losses": _losses, "networks": _networks, "datasets": _datasets, "samplers": _samplers}
 
 
 def _list_studies(json: bool) -> None:

@@ -81,7 +81,7 @@ def nearest(
     """
     asked: Iterable[Situation]
     if study is not None:
-        own = requested_findings(study, store, {}) or _of_store(study, store)
+        own = requested_findings(study, store) or _of_store(study, store)
         for line in _own(own):
             say(line)
         asked = dict.fromkeys(own.situations.values())
@@ -188,15 +188,10 @@ def _regimes(result: Findings) -> Iterator[SeenRegime]:
             )
 
 
-def _distance(one: Situation, other: Situation) -> float:
-    pairs = (
-        (one.images / one.classes, other.images / other.classes),
-        (one.imbalance, other.imbalance),
-        (one.k, other.k),
-        (math.sqrt(one.classes), math.sqrt(other.classes)),
-    )
-    ratios = sum(abs(math.log(ours / theirs)) for ours, theirs in pairs)
-    return ratios + _NOISE * abs(one.noise - other.noise)
+def _distance(asked: Situation, other: Situation) -> float:
+    ours, theirs = ((s.images / s.classes, s.imbalance, s.k, math.sqrt(s.classes)) for s in (asked, other))
+    ratios = sum(abs(math.log(own / their)) for own, their in zip(ours, theirs, strict=True))
+    return ratios + _NOISE * abs(asked.noise - other.noise)
 
 
 def rule(asked: Situation) -> Rule:

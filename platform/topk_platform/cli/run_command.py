@@ -5,13 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.console import Console
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import make_console, print_json
@@ -28,7 +26,7 @@ from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.running.loop import run as run_study
 from topk_platform.running.run_options import HEADINGS, RunOptions, help_of
-from topk_platform.running.summary import Summary, problems
+from topk_platform.running.summary import problems
 from topk_platform.running.views import view_on
 
 __all__ = ["run"]
@@ -42,30 +40,25 @@ _TYPED = {str | Path: str, str | Path | None: str | None, str | Sequence[str] | 
 
 def _with_run_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a run, in the place of its ``**given``."""
-    own = [
-        parameter
-        for parameter in inspect.signature(command, eval_str=True).parameters.values()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+    types, texts, fields = get_type_hints(RunOptions), help_of(), RunOptions.__dataclass_fields__
+    added = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=fields[name].default,
+            annotation=Annotated[
+                _TYPED.get(types[name], types[name]),
+                under(heading)(f"--{name.replace('_', '-')}", help=texts[name]),
+            ],
+        )
+        for heading, names in HEADINGS.items()
+        for name in names
     ]
-    types, texts, defaults = (
-        get_type_hints(RunOptions),
-        help_of(),
-        {one.name: one.default for one in fields(RunOptions)},
-    )
-    added = []
-    for heading, names in HEADINGS.items():
-        for name in names:
-            option = under(heading)(f"--{name.replace('_', '-')}", help=texts[name])
-            kind = Annotated[_TYPED.get(types[name], types[name]), option]  # type: ignore[valid-type]
-            added.append(
-                inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind
-                )
-            )
-    parameters = [*own[:1], *added, *own[1:]]
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-    )
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own[:1], *added, *own[1:])
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
@@ -86,23 +79,12 @@ def run(
         raise UserError("--quiet and --json exclude each other: leave one out")
     chosen = RunOptions(**given)
     console = None if quiet or json else make_console()
-    requested = requested_study(study, smoke, chosen.address, console, str(chosen.store))
+    requested = requested_study(study, smoke, str(chosen.store), address=chosen.address, notice_to=console)
     waiting = (lambda _: None) if quiet else partial(typer.echo, err=True)
-    filled = str(chosen.store) if chosen.mlflow is None else ""
-    raise typer.Exit(
-        _shown(partial(run_study, requested, chosen, waiting=waiting), console, filled, json=json)
-    )
-
-
-def _shown(start: Callable[..., Summary], console: Console | None, filled: str, *, json: bool) -> int:
-    """Run a study, show its progress and its summary, and return the exit code; without a console, print no table.
-
-    ``filled`` is the store if its own MLflow gets the run; empty if another one or none does.
-    """
     course = Course(json=json)
     view = nullcontext(print_event) if json else view_on(console)
     with interrupts_reported(course) as signals, view as show:
-        summary = start(progress=course.followed(show))
+        summary = run_study(requested, chosen, waiting=waiting, progress=course.followed(show))
     code = 128 + signals[0] if summary.interrupted and signals else exit_code(summary)
     if json:
         print_json({**summary_data(summary), "exit_code": code}, lines=True)
@@ -111,5 +93,5 @@ def _shown(start: Callable[..., Summary], console: Console | None, filled: str, 
         for line in problems(summary):
             console.print(line)
     else:
-        print_summary(console, summary, filled)
-    return code
+        print_summary(console, summary, chosen)
+    raise typer.Exit(code)

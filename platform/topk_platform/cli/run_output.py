@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from topk_platform.cli.consoles import Exit, print_json
+from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Summary
 from topk_platform.running.watching import Event, Progress, Watch
 
@@ -126,18 +127,19 @@ def exit_code(summary: Summary) -> int:
     return Exit.FAILED if summary.table.failures or summary.table.fruitless else Exit.DONE
 
 
-def print_summary(console: Console, summary: Summary, filled: str) -> None:
+def print_summary(console: Console, summary: Summary, chosen: RunOptions) -> None:
     """Print a run's table, the folder of its results, its problems, and the command that shows its trials.
 
     Args:
         console: The console.
         summary: The summary of the run.
-        filled: The store whose MLflow has the run; empty if it has not.
+        chosen: The options of the run.
     """
     console.print(summary)
-    if filled and not summary.tracking_error and Path(filled, "mlflow.db").is_file():
+    store = str(chosen.store)
+    if chosen.mlflow is None and not summary.tracking_error and Path(store, "mlflow.db").is_file():
         console.print(
-            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {shlex.quote(filled)}",
+            f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {shlex.quote(store)}",
             highlight=False,
             markup=False,
             soft_wrap=True,

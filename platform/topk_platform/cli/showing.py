@@ -24,7 +24,6 @@ from topk_platform.reports.table_data import to_rows
 from topk_platform.results.by_class import class_results
 from topk_platform.results.decisions import decide
 from topk_platform.results.table import Table
-from topk_platform.specs import Study
 
 __all__ = ["plot", "report", "table"]
 
@@ -72,15 +71,15 @@ def table(
         raise UserError("--metric, --by, --only and --seeds are for a table, not for --claims")
     if by:
         _check_by_class(by, output, bool(metric))
-    given = {"smoke": smoke, "searches": searches, "trials": trials, "seeds": seeds, "only": only, "by": by}
-    findings = requested_findings(study, store, given)
-    requested = (
-        findings.study
-        if findings
-        else requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
+    findings = requested_findings(
+        study, store, smoke=smoke, searches=searches, trials=trials, seeds=seeds, only=only, by=by
     )
+    requested = findings.study if findings else requested_study(study, smoke, store, searches, trials, seeds)
     if claims:
-        _check_claims(requested, smoke)
+        if not requested.claims:
+            made = "a smoke run has none, because its numbers say nothing about them"
+            why = made if smoke else "define them, Study(claims=...)"
+            raise UserError(f"study {requested.name} has no claims: {why}")
         decisions = findings.decisions() if findings else decide(requested, store=store)
         if json:
             print_rows(claims_to_rows(decisions))
@@ -101,16 +100,6 @@ def table(
     show(output, as_format(output, results, metric or ()))
     if findings and output == "rich":
         make_console().print(findings.origin())
-
-
-def _check_claims(study: Study, smoke: bool) -> None:
-    if not study.claims:
-        why = (
-            "a smoke run has none, because its numbers say nothing about them"
-            if smoke
-            else "define them, Study(claims=...)"
-        )
-        raise UserError(f"study {study.name} has no claims: {why}")
 
 
 def _check_by_class(by: str, output: str, more: bool) -> None:
@@ -134,10 +123,7 @@ def _print_classes(results: Table, store: str, output: str, json: bool) -> None:
 
 def plot(
     study: options.StudyOrFindings,
-    kind: Annotated[
-        str,
-        typer.Argument(help=f"{drawn_from()}."),
-    ],
+    kind: Annotated[str, typer.Argument(help=f"{drawn_from()}.")],
     store: options.Store = "runs",
     to: Annotated[
         Path | None,
@@ -167,35 +153,25 @@ def plot(
     Example: topk plot letters_map map --to map.pdf
     """
     plots.check_options(kind, metric=metric, by=by, data=data)
-    given = {
-        "smoke": smoke,
-        "searches": searches,
-        "trials": trials,
-        "seeds": seeds,
-        "only": only,
-        "data": data,
-    }
-    findings = requested_findings(study, store, given, shipped=PLOTS[kind].source == "table")
-    requested = (
-        findings.study
-        if findings
-        else requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
+    findings = requested_findings(
+        study,
+        store,
+        shipped=PLOTS[kind].source == "table",
+        smoke=smoke,
+        searches=searches,
+        trials=trials,
+        seeds=seeds,
+        only=only,
+        data=data,
     )
+    requested = findings.study if findings else requested_study(study, smoke, store, searches, trials, seeds)
     path = to or Path(f"{requested.name}-{kind}.svg")
     check_suffix(path, _SUFFIXES)
 
     if findings:
         figure = plots.draw(kind, plots.plotted_table(findings.table, metric, by))
     else:
-        figure = plots.plot(
-            requested,
-            kind,
-            store=store,
-            metric=metric,
-            by=by,
-            only=only,
-            data=data,
-        )
+        figure = plots.plot(requested, kind, store=store, metric=metric, by=by, only=only, data=data)
     _write(path, plots.written(figure, path.suffix[1:]))
 
 
@@ -223,7 +199,7 @@ def report(
     Example: topk report letters_quick --to letters.html
     """
     check_format(output, "html", "md")
-    requested = requested_study(study, smoke, store=store, searches=searches, trials=trials, seeds=seeds)
+    requested = requested_study(study, smoke, store, searches, trials, seeds)
     path = to or Path(f"{requested.name}.{output}")
     check_suffix(path, [f".{output}"], f"with --format {output}")
 

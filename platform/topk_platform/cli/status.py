@@ -236,14 +236,14 @@ def _data(study: _Study) -> dict[str, Any]:
 def _standing(recorded: Recorded, suggested: Callable[..., str]) -> list[str]:
     """Return lines about the process that runs a study, and about open trials."""
     store, ended = recorded.ledger.store, recorded.keys
-    undone, begun = Unfinished.read(store), store.folders("checkpoints")
+    unfinished, begun = Unfinished.read(store), store.folders("checkpoints")
     lines = [f"{recorded.ledger.study}: {driven(store)}"]
     if cut_off := len(set(begun) - set(ended)):
         lines.append(f"checkpoints: {plural(cut_off, 'trial')} began and will go on from there")
-    lines += [f"{trial} (noted {trial.when})" for trial in undone.open if trial.key not in ended]
-    if undone.tracking:
+    lines += [f"{trial} (noted {trial.when})" for trial in unfinished.open if trial.key not in ended]
+    if unfinished.tracking:
         lines.append(
-            f"{undone.tracking}; `{suggested('sync')}` fills it in (with the run's --mlflow, if it had one), "
+            f"{unfinished.tracking}; `{suggested('sync')}` fills it in (with the run's --mlflow, if it had one), "
             "or the next run"
         )
     return lines
@@ -252,18 +252,15 @@ def _standing(recorded: Recorded, suggested: Callable[..., str]) -> list[str]:
 def _lacking(recorded: Recorded, suggested: Callable[..., str]) -> list[str]:
     """Return lines that say how many confirmations lack a file, and how to make it again."""
     rows = [row for history in recorded.histories.values() for row in history.confirm.values()]
-    files = missing_artifacts(recorded.ledger.store, rows)
-    results = len({file.key for file in files if file.kind in NEEDED})
-    networks = len({file.key for file in files if file.kind not in NEEDED})
+    keys: dict[bool, set[str]] = {True: set(), False: set()}
+    for file in missing_artifacts(recorded.ledger.store, rows):
+        keys[file.kind in NEEDED].add(file.key)
     lines = []
-    if results:
-        lines.append(
-            f"ranks or guesses: {_lack(results)}; `{suggested('run')}` trains those that count again"
-        )
-    if networks:
-        lines.append(f"networks: {_lack(networks)}; `{suggested('run', '--networks')}` trains them again")
+    for needed, what, again in (
+        (True, "ranks or guesses", f"`{suggested('run')}` trains those that count again"),
+        (False, "networks", f"`{suggested('run', '--networks')}` trains them again"),
+    ):
+        if count := len(keys[needed]):
+            lack = "lacks its own" if count == 1 else "lack theirs"
+            lines.append(f"{what}: {plural(count, 'confirmation')} {lack}; {again}")
     return lines
-
-
-def _lack(count: int) -> str:
-    return f"{plural(count, 'confirmation')} {'lacks its own' if count == 1 else 'lack theirs'}"

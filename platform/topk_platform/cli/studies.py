@@ -74,9 +74,7 @@ def _shipped() -> Mapping[str, Path]:
     return files
 
 
-def requested_findings(
-    name: str, store: str, given: Mapping[str, object], *, shipped: bool = True
-) -> Findings | None:
+def requested_findings(name: str, store: str, *, shipped: bool = True, **given: object) -> Findings | None:
     """Return the findings that a name means; None if it means a study whose results are in a store.
 
     A name means findings if it is a file of findings, or if only the findings of this study are shipped. For a study
@@ -85,8 +83,8 @@ def requested_findings(
     Args:
         name: The name, or the file.
         store: The store.
-        given: The options that choose among results in a store, by name; unset if they are None, False or empty.
         shipped: Whether shipped findings may take the place of results in the store.
+        **given: The options that choose among results in a store; unset if they are None, False or empty.
 
     Raises:
         UserError: if the file is not one of findings, or if such an option is given with findings.
@@ -180,12 +178,13 @@ def load_study(name: str, store: str | None = None) -> Study:
 def requested_study(
     name: str,
     smoke: bool,
-    address: str | None = None,
-    notice_to: Console | None = None,
     store: str | None = None,
     searches: int | None = None,
     trials: int | None = None,
     seeds: int | None = None,
+    *,
+    address: str | None = None,
+    notice_to: Console | None = None,
 ) -> Study:
     """Return the study with this name, or its smoke run, with the requested budget.
 

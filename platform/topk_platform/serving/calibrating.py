@@ -16,7 +16,7 @@ from topk_platform.records import SavedModel
 from topk_platform.serving.card import with_calibration
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.conformal import calibrate, prevalences_of, sets
-from topk_platform.serving.loader import assembled, load_trusting
+from topk_platform.serving.loader import assembled, load_trusting, write_onnx
 from topk_platform.serving.network_inputs import Given, listed
 from topk_platform.serving.package import CALIBRATION, CARD, ONNX, Config
 from topk_platform.serving.set_calibration import (
@@ -80,8 +80,6 @@ def calibrate_export(export: str | Path, samples: str | Path, *, trust: Iterable
     card = (folder / CARD).read_text()
     (folder / CARD).write_text(with_calibration(card, Config.read(folder).inputs, text))
     if (folder / ONNX).exists():
-        from topk_platform.serving.loader import write_onnx  # noqa: PLC0415 - an extra
-
         write_onnx(folder, trusted)
     return calibration
 

@@ -139,8 +139,8 @@ class Classifier:
 
         Args:
             given: One input or several: paths of images, folders of images, Pillow images, uint8 arrays or tensors; for
-                a network that takes numbers, ``.npy`` files, folders of them, arrays or tensors. See
-                :func:`~topk_platform.serving.network_inputs.listed` and :func:`~topk_platform.serving.network_inputs.read_inputs`.
+                a network that takes numbers, ``.npy`` files, folders of them, arrays or tensors. See ``listed`` and
+                ``read_inputs`` of :mod:`topk_platform.serving.network_inputs`.
             k: K; by default the arm's K.
             unreadable: If given, inputs that cannot be read are left out; the reasons are put here, by path.
 

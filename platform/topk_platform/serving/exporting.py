@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from topk_platform.data import data_at
 from topk_platform.errors import StoreError, UserError, unknown_name
 from topk_platform.records import ArmHistory, Row, SavedModel, read_model
 from topk_platform.records.storage.checked_json import command_of
@@ -16,7 +17,10 @@ from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.intervals import Estimate
 from topk_platform.results.runs import Runs, runs_of_all
+from topk_platform.serving.calibrating import calibrated_on_samples, calibrated_on_validation
 from topk_platform.serving.card import model_card
+from topk_platform.serving.frozen import with_backbone
+from topk_platform.serving.loader import write_onnx
 from topk_platform.serving.package import BACKBONE, CALIBRATION, CARD, CONFIG, ONNX, WEIGHTS, Config
 from topk_platform.serving.set_calibration import SetCalibration
 from topk_platform.specs import FEATURES, Study
@@ -108,8 +112,6 @@ def export_model(
             (folder / CARD).write_text(card(note))
         files = (*files, CALIBRATION)
     if onnx:
-        from topk_platform.serving.loader import write_onnx  # noqa: PLC0415 - torch
-
         with _writing(folder):
             write_onnx(folder, trust)
         files = (*files, ONNX)
@@ -120,12 +122,6 @@ def _calibration(
     saved: SavedModel, to: Path, calibrate: str | Path, trust: Trust, data: str | Path | None
 ) -> tuple[SetCalibration, str]:
     """Return the calibration of a network, and the text about it for the card."""
-    from topk_platform.data import data_at  # noqa: PLC0415 - torch, like the next
-    from topk_platform.serving.calibrating import (  # noqa: PLC0415
-        calibrated_on_samples,
-        calibrated_on_validation,
-    )
-
     if calibrate != _SPLIT:
         return calibrated_on_samples(to, Path(calibrate).expanduser(), trust)
     with data_at(data):
@@ -163,9 +159,6 @@ def _configured(saved: SavedModel, data: str | Path | None) -> tuple[Config, dic
     config, regime = Config.of(saved), saved.trial.arm.regime
     if regime.dataset != FEATURES:
         return config, {}
-    from topk_platform.data import data_at  # noqa: PLC0415 - torch, which other networks do not need, like the next
-    from topk_platform.serving.frozen import with_backbone  # noqa: PLC0415
-
     with data_at(data):  # a file of weights may be there
         config, content = with_backbone(config, regime.options, saved.backbone)
     return config, {BACKBONE: content}

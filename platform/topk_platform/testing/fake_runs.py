@@ -6,7 +6,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
 
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
@@ -17,15 +19,12 @@ from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.specs.metric_names import accuracy_k
 from topk_platform.versions import versions_of
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 __all__ = ["FAKE_DATA", "Ranks", "Score", "fake_record", "fake_run"]
 
-Score = Callable[[Trial], "float | Mapping[str, float] | TrialRecord"]
+Score = Callable[[Trial], float | Mapping[str, float] | TrialRecord]
 """A function that returns a trial's accuracy, its metrics by name, or its whole record."""
 
-Ranks = Callable[[Trial], "Tensor"]
+Ranks = Callable[[Trial], Tensor]
 """A function that returns a confirmation's ranks, ``(4, N)``, or its guesses, ``(N, K)``."""
 
 FAKE_DATA = "fake"
@@ -181,8 +180,6 @@ def _keep(store: Store, record: TrialRecord, ranks: Ranks | None, guesses: Ranks
 
 def _fake_ranks(record: TrialRecord) -> Tensor:
     """Return ranks whose top-k accuracies are the test metrics, rounded to whole images."""
-    import torch  # noqa: PLC0415 - a second of import
-
     topk = sorted(record.trial.topk)
     greater = torch.full((_IMAGES,), topk[-1])
     for k in reversed(topk):
@@ -195,8 +192,6 @@ def _fake_ranks(record: TrialRecord) -> Tensor:
 
 def _fake_guesses(trial: Trial, ranks: Tensor) -> Tensor:
     """Return K guesses of each image: the true class at its rank, and the next classes at the other ranks."""
-    import torch  # noqa: PLC0415 - a second of import
-
     greater, _, label, _ = ranks
     k = trial.arm.k
     guesses: Tensor = (label[:, None] + torch.arange(1, k + 1)) % max(int(label.max()) + 1, k + 1)

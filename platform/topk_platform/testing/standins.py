@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 __all__ = [
     "Painter",
@@ -46,8 +47,6 @@ class Painter:
 
     def write(self, path: Path, label: int, mode: str = "RGB", kind: str = "JPEG") -> None:
         """Write one image of a class; ``mode`` and ``kind`` are Pillow's mode and file format."""
-        from PIL import Image  # noqa: PLC0415 - comes with torchvision
-
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(self.pixels(label)).convert(mode).save(path, kind)
 

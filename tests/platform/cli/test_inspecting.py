@@ -12,7 +12,6 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-import typer
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, versions
 from topk_platform.cli import inspecting
@@ -72,10 +71,14 @@ def replay(monkeypatch: pytest.MonkeyPatch, topk: Replay) -> Replay:
     return call
 
 
-def test_modules_of_the_folder_are_found(folder: Path, replay: Replay) -> None:
-    code, out, err = replay(recorded())
+@pytest.mark.parametrize("machine", ["", "another"])
+def test_modules_of_the_folder_are_seen_and_another_machine_is_named(
+    folder: Path, replay: Replay, machine: str
+) -> None:
+    code, out, err = replay(recorded(**({"machine": machine} if machine else {})))
     assert (code, err) == (0, "")
     assert "bit for bit" in out and "the code has changed" not in out
+    assert ("machine another" in out) == bool(machine)
 
 
 def test_the_record_is_shown_without_training(
@@ -119,39 +122,42 @@ def test_changed_code_is_reported(folder: Path, replay: Replay) -> None:
     assert f"{name}: version {before[name]}, now {now[name]}" in " ".join(out.split())
 
 
-def test_another_machine_is_reported(folder: Path, replay: Replay) -> None:
-    code, out, _ = replay(recorded(machine="another"))
-    assert code == 0 and "bit for bit" in out and "machine another" in out
-
-
-@pytest.mark.parametrize("lacking", ["loss_of_ones_own", "helper_of_ones_own"])
-def test_a_missing_module_is_no_difference(folder: Path, replay: Replay, lacking: str) -> None:
-    key = recorded()
-    (folder / f"{lacking}.py").unlink()
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [
+        ("loss_of_ones_own", "'loss_of_ones_own'"),
+        ("helper_of_ones_own", "'helper_of_ones_own'"),
+        ("", "dataset digits has fingerprint"),
+    ],
+)
+def test_missing_modules_and_other_data_are_no_difference(
+    folder: Path, replay: Replay, lacking: str, why: str
+) -> None:
+    key = recorded("" if lacking else "another")
+    if lacking:
+        (folder / f"{lacking}.py").unlink()
     code, out, err = replay(key)
     assert (code, "trained again" in out, len(err.splitlines())) == (2, False, 1)
-    assert f"'{lacking}'" in err
+    assert why in err
 
 
-def test_other_data_are_no_difference(folder: Path, replay: Replay) -> None:
-    code, out, err = replay(recorded("another"))
-    assert (code, "trained again" in out, len(err.splitlines())) == (2, False, 1)
-    assert "dataset digits has fingerprint" in err
-
-
-def test_the_ui_listens_on_an_address_of_ipv6(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("host", "address", "warned"),
+    [("::1", "[::1]", False), ("127.0.0.1", "127.0.0.1", False), ("10.0.0.1", "10.0.0.1", True)],
+)
+def test_the_ui_listens_where_it_should_and_warns_where_others_reach_it(
+    host: str, address: str, warned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topk: Replay
 ) -> None:
+    """MLflow asks for no password; its version of IPv6 needs a socket of another family."""
     (tmp_path / "mlflow.db").touch()
     asked = list[tuple[Any, ...]]()
     monkeypatch.setattr(inspecting, "run_pages", lambda _uri: {"s": "/#/experiments/1/runs"})
-    monkeypatch.setattr(
-        inspecting, "_served", lambda command, _environment: asked.append(tuple(command)) or 0
-    )
+    monkeypatch.setattr(inspecting, "_served", lambda command, _environment: asked.append(command) or 0)
     server = MagicMock()
     monkeypatch.setattr(socket, "create_server", server)
-    with pytest.raises(typer.Exit):
-        inspecting.ui(str(tmp_path), host="::1", port=5001)
-    server.assert_called_once_with(("::1", 5001), family=socket.AF_INET6)
-    assert asked[0][-6:-2] == ("--host", "::1", "--port", "5001")
-    assert "  s: http://[::1]:5001/#/experiments/1/runs" in capsys.readouterr().out
+    code, out, err = topk("ui", "--store", str(tmp_path), "--host", host, "--port", "5001")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    server.assert_called_once_with((host, 5001), family=family)
+    assert code == 0 and asked[0][-6:-2] == ["--host", host, "--port", "5001"]
+    assert f"  s: http://{address}:5001/#/experiments/1/runs" in out
+    assert err.startswith("warning: MLflow asks for no password") == warned

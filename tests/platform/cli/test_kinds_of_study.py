@@ -145,12 +145,6 @@ KINDS: Mapping[str, Study] = {
 REFUSED = {"nothing searched": "none of the arms is searched", "transfer": "its data cannot be read"}
 """A part of the line by which a command refuses a kind."""
 
-ENDINGS: Mapping[str, Callable[[Trial], float]] = {
-    "a search without a result": lambda trial: math.nan if trial.arm.loss.label != "cross_entropy" else 0.5,
-    "a seed that diverged": lambda trial: math.nan if trial.seed == 2 else 0.5 + trial.number / 100,
-    "equal results": lambda trial: 0.5,
-}
-
 
 def score(trial: Trial) -> float:
     return 0.5 + 0.01 * trial.number % 0.2 + 0.001 * (trial.seed % 7) + 0.02 * len(trial.arm.loss.label) % 0.1
@@ -184,27 +178,33 @@ READING = (
 )
 
 
-QUICK = ("plain", "inactive at first", "conditions searched twice")
-"""The kinds that every run of the tests reads; each takes some seconds."""
+def diverging(trial: Trial) -> float:
+    """A loss whose search has no result, and a seed that diverged."""
+    lost = trial.arm.loss.label != "cross_entropy" or trial.seed == 2
+    return math.nan if lost else 0.5 + trial.number / 100
+
+
+CASES: list[tuple[str, Callable[[Trial], float], int | None]] = [
+    *((kind, score, None) for kind in KINDS),
+    ("plain", diverging, None),
+    ("plain", lambda _trial: 0.5, None),
+    *(("inactive at first", score, ended) for ended in (0, 3, 9)),
+]
+"""Kinds of study, with what a trial is scored, and how many trials end; None for all."""
+QUICK = (CASES[list(KINDS).index("conditions searched twice")], CASES[-5], CASES[-2])
+"""What every run of the tests reads; each takes some seconds."""
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind in QUICK else pytest.mark.slow) for kind in KINDS]
+    ("kind", "scored", "ended"),
+    [pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow) for case in CASES],
 )
-def test_every_kind_of_study_can_be_read(kind: str, read_all: Callable[..., None], tmp_path: Path) -> None:
-    fake_run(KINDS[kind], tmp_path / "runs", score)
-    read_all(KINDS[kind], REFUSED.get(kind, ""))
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-def test_a_study_without_some_results_can_be_read(
-    ending: str, read_all: Callable[..., None], tmp_path: Path
+def test_every_kind_of_study_can_be_read(
+    kind: str,
+    scored: Callable[[Trial], float],
+    ended: int | None,
+    read_all: Callable[..., None],
+    tmp_path: Path,
 ) -> None:
-    fake_run(KINDS["plain"], tmp_path / "runs", ENDINGS[ending])
-    read_all(KINDS["plain"])
-
-
-@pytest.mark.parametrize("ended", [0, 3, 9])
-def test_an_unfinished_study_can_be_read(ended: int, read_all: Callable[..., None], tmp_path: Path) -> None:
-    fake_run(KINDS["inactive at first"], tmp_path / "runs", score, stop_after=ended)
-    read_all(KINDS["inactive at first"], "topk: ")
+    fake_run(KINDS[kind], tmp_path / "runs", scored, stop_after=ended)
+    read_all(KINDS[kind], REFUSED.get(kind, "topk: " if ended is not None else ""))

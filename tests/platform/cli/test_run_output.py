@@ -7,13 +7,10 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from topk_platform.cli import app, inspecting
 from topk_platform.cli.consoles import Exit
 
 # A run that has begun, in a terminal that is to be its own; what it says after the end of the terminal would fail.
@@ -74,26 +71,3 @@ def test_a_hangup_says_how_to_go_on_where_somebody_reads_it(tmp_path: Path) -> N
     _, err = process.communicate(timeout=60)
     assert process.returncode == Exit.HUNG_UP
     assert err == b"Interrupted before anything began; the same command goes on from here.\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("host", "warned"),
-    [
-        ("0.0.0.0", True),  # noqa: S104 - nothing listens
-        pytest.param("10.0.0.1", True, marks=pytest.mark.slow),
-        pytest.param("127.0.0.1", False, marks=pytest.mark.slow),
-        pytest.param("::1", False, marks=pytest.mark.slow),
-    ],
-)
-def test_a_ui_that_others_reach_says_that_it_asks_for_no_password(
-    host: str, warned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served: list[Sequence[str]] = []
-    monkeypatch.setattr(inspecting, "_check_free", lambda _host, _port: None)
-    monkeypatch.setattr(inspecting, "_served", lambda command, _environment: served.append(command) or 0)
-    (tmp_path / "mlflow.db").touch()
-    done = CliRunner().invoke(app, ["ui", "--store", str(tmp_path), "--host", host])
-    assert done.exit_code == 0 and host in served[0]
-    lines = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
-    assert [line.startswith("warning: MLflow asks for no password") for line in lines] == [True] * warned

