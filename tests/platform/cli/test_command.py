@@ -86,7 +86,7 @@ table digits | cli.showing.requested_study | {BUDGET}
 table letters --claims --searches 5 | cli.showing.decide | store=st
 export digits --to out --arm a | serving.export_model | to=o arm=b seed=3 onnx calibrate=validation data=d store=st
 export digits --to out --arm a | cli.export.requested_study | {BUDGET}
-export digits --to f.json.gz --format findings | cli.export.findings | note=n data=d store=st
+export digits --to f.json.gz --format findings | reports.findings_export.findings | note=n data=d store=st
 """
 """A command, the function that it calls, and the options whose values are that function's arguments."""
 
