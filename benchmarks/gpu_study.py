@@ -38,7 +38,8 @@ from topk_platform import (
     Study,
 )
 from topk_platform.data import load
-from topk_platform.records import Store, StoreKeeper
+from topk_platform.records.networks import StoreKeeper
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Inputs, Phase, Trial, TrialRecord
 from topk_platform.training import finish, run_trials
 from topk_platform.training.setup import dataset_of

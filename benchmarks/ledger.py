@@ -23,9 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
-from topk_platform.records import Ledger, Store, last_counted, progress_of, read_history
-from topk_platform.records.rows import ledger_schema, ledger_table
+from topk_platform.records.history import last_counted, progress_of, read_history
+from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage import delta
+from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import ledger_schema, ledger_table
 from topk_platform.results import build_table
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.versions import versions_of

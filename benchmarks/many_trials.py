@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import EpochRecord, Phase, Trial, TrialRecord
 from topk_platform.tracking import sync, tracking_uri
 from topk_platform.tracking.writing import Experiment

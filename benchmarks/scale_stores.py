@@ -27,10 +27,12 @@ from torch import Tensor
 
 from topk_platform import Arm, Study
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store, note_plan
+from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import to_parquet
-from topk_platform.records.rows import ledger_schema, ledger_table
+from topk_platform.records.recorded import note_plan
 from topk_platform.records.storage import delta
+from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import ledger_schema, ledger_table
 from topk_platform.specs import Trial
 from topk_platform.specs.codec import hashed
 from topk_platform.testing import FAKE_DATA, fake_record, fake_run

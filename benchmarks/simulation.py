@@ -32,7 +32,8 @@ from ray.air.execution._internal.tracked_actor import TrackedActor
 from ray.exceptions import RayActorError
 from ray.tune.execution import tune_controller
 
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 from topk_platform.running import tuner as tuning
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.connecting import connected

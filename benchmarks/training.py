@@ -30,7 +30,8 @@ from torchvision.transforms import v2
 
 from topk_platform import Arm, Augmentation, Loss, Model, Numerics, Recipe, Regime
 from topk_platform.data import Dataset, Split, load
-from topk_platform.records import Store, StoreKeeper
+from topk_platform.records.networks import StoreKeeper
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial
 from topk_platform.training import LOSSES, Session
 from topk_platform.training.ensemble import Ensemble

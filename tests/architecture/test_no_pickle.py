@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from topk_platform.records import Store, StoreKeeper
+from topk_platform.records.networks import StoreKeeper
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Arm, Loss, Model, Recipe, Regime, Trial
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from labs import IN_PROC, check_undisturbed, until
 
-from topk_platform.records import Ledger, Store, damaged_artifacts, missing_artifacts
+from topk_platform.records.files import damaged_artifacts, missing_artifacts
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 
 pytestmark = [*IN_PROC, pytest.mark.slow]
 

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from labs import IN_PROC, check_undisturbed, rows, tracked, until
 
-from topk_platform.records import Store, driven
+from topk_platform.records.storage.lease import driven
 from topk_platform.records.storage.opened import Opened
+from topk_platform.records.storage.store import Store
 
 pytestmark = [*IN_PROC, pytest.mark.slow]
 

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 from labs import IN_PROC, check_undisturbed, until
 
-from topk_platform.records import Ledger, Store, read_all_ranks
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.per_image import read_all_ranks
+from topk_platform.records.storage.store import Store
 
 pytestmark = [*IN_PROC, pytest.mark.slow, pytest.mark.breaks]
 

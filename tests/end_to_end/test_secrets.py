@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from labs import MlflowServer
 
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from labs import IN_PROC, check_undisturbed, rows, until
 
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 
 pytestmark = [*IN_PROC, pytest.mark.slow]
 

@@ -16,7 +16,8 @@ from image_archives import write_inaturalist
 from labs import rows
 from PIL import Image
 
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 
 pytestmark = pytest.mark.timeout(3600)
 

@@ -20,8 +20,12 @@ from made_records import make_record, make_study
 from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
 from topk_platform.cli.app import main
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, OpenTrial, Store, Unfinished, note_plan, write_snapshot
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.recorded import note_plan
+from topk_platform.records.run_notes import OpenTrial, Unfinished
+from topk_platform.records.snapshot import write_snapshot
 from topk_platform.records.storage import checksums, delta
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
 from topk_platform.versions import versions_of
 
@@ -96,7 +100,7 @@ def _run(ledger: Ledger, some: Sequence[TrialRecord]) -> None:
 
 def add(ledger: Ledger, table: delta.Writing, record: TrialRecord) -> None:
     """Commit one record by itself."""
-    from topk_platform.records.rows import ledger_table
+    from topk_platform.records.writer import ledger_table
 
     table.append(ledger_table([record], table.schema))
     table.compact()

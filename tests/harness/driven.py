@@ -9,7 +9,7 @@ import pytest
 
 from topk_platform.protocol import StudyProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.running import loop
 from topk_platform.running import tuner as tuning
 from topk_platform.running.budget import Budget

@@ -11,7 +11,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from topk_platform.records import Ledger
+from topk_platform.records.ledger import Ledger
 from topk_platform.tracking import Feed, Pictures, tracking_uri
 from topk_platform.tracking.answering import SQLITE
 from topk_platform.tracking.writing import make_database

@@ -23,7 +23,8 @@ import pytest
 from feeds import runs
 from hosts import refusal
 
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 
 __all__ = ["IN_PROC", "ON_HOSTS", "Lab", "MlflowServer", "Reference", "SharedLab"]
 __all__ += ["check_loopback", "check_undisturbed", "listening", "rows", "tracked", "until"]

@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import save_guesses, save_ranks
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import EpochRecord, Phase, Trial, TrialRecord
 
 __all__ = ["a_row", "filled", "keep_made_up", "make_record", "make_study", "make_wider_study"]

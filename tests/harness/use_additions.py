@@ -28,7 +28,7 @@ from topk_platform import (
     table,
 )
 from topk_platform.protocol.suggest import check_sampler
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.reports.catalogue import as_format
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.specs import Trial

@@ -13,7 +13,10 @@ from topk_platform.cli import main
 from topk_platform.data import load
 from topk_platform.data.dataset_table import backbone_hash
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store, StoreKeeper, as_recorded
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.networks import StoreKeeper
+from topk_platform.records.recorded import as_recorded
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials

@@ -19,7 +19,8 @@ from topk_platform.cli import options
 from topk_platform.cli.consoles import Exit, make_console, print_json, say
 from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError
-from topk_platform.records import RecordedTrial, Store, find
+from topk_platform.records.recorded import RecordedTrial, find
+from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.reaching import is_loopback_host
 from topk_platform.running.replaying import Replay
 from topk_platform.running.replaying import replay as replay_trial

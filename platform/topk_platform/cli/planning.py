@@ -18,7 +18,7 @@ from topk_platform.cli.new.data_code import what_can_be_seen
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
-from topk_platform.records import unless_ended
+from topk_platform.records.storage.lease import unless_ended
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.cluster.machine import fitting, local_cpus
 from topk_platform.running.cluster.node_facts import DRIVER, Finding, grouped

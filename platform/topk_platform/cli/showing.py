@@ -13,7 +13,8 @@ from topk_platform.cli.consoles import check_suffix, make_console, print_rows, s
 from topk_platform.cli.options import check_format
 from topk_platform.cli.studies import requested_findings, requested_study
 from topk_platform.errors import UserError
-from topk_platform.records import Store, read_all_ranks
+from topk_platform.records.per_image import read_all_ranks
+from topk_platform.records.storage.store import Store
 from topk_platform.reports import page, plots
 from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, as_format, drawn_from, or_of
 from topk_platform.reports.claim_tables import CLAIM_FORMATS, claims_as, claims_to_rows

@@ -25,21 +25,15 @@ from topk_platform.cli.studies import as_reference
 from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
 from topk_platform.protocol import early_correlations
-from topk_platform.records import (
-    NEEDED,
-    ArmHistory,
-    Ledger,
-    Recorded,
-    Store,
-    StudyState,
-    Unfinished,
-    driven,
-    instead_of,
-    is_study,
-    missing_artifacts,
-    read_state,
-)
+from topk_platform.records.files import NEEDED, missing_artifacts
+from topk_platform.records.history import ArmHistory
+from topk_platform.records.ledger import Ledger, instead_of, is_study
+from topk_platform.records.recorded import Recorded
+from topk_platform.records.run_notes import Unfinished
+from topk_platform.records.states import StudyState, read_state
 from topk_platform.records.storage.checked_json import command_of
+from topk_platform.records.storage.lease import driven
+from topk_platform.records.storage.store import Store
 from topk_platform.references import is_reference
 from topk_platform.running.views import arms_text, headline, trials_text
 from topk_platform.specs.checks import plural

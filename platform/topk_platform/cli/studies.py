@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from topk_platform import records
 from topk_platform.cli.consoles import say
 from topk_platform.errors import UserError, as_user_error, unknown_name
+from topk_platform.records.storage.store import MARK, Store
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Study, images_of
 from topk_platform.specs.checks import absolute
@@ -99,7 +99,9 @@ def requested_findings(name: str, store: str, *, shipped: bool = True, **given: 
         return _read(Path(name) if name.endswith(".gz") else _shipped()[name])
     if options or not shipped or name not in _shipped():
         return None
-    if records.Ledger.open(records.Store.open(store), name).exists:
+    from topk_platform.records.ledger import Ledger  # noqa: PLC0415 - imports Delta Lake, which lists of studies do not need
+
+    if Ledger.open(Store.open(store), name).exists:
         return None
     say(
         f"topk: store {store!r} holds nothing of study {name}; shown are the findings of it that are shipped",
@@ -249,8 +251,7 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
 
 def _is_held(name: str, store: str) -> bool:
     with suppress(UserError):  # if the store is wrong too, the error about the name comes first
-        root = records.Store.open(store)
-        return name in root.folders() and records.Ledger(root.at(name), name).exists
+        return Store.open(store).at(name).exists(MARK)
     return False
 
 

@@ -11,8 +11,8 @@ from topk_platform.cli import options
 from topk_platform.cli.consoles import say
 from topk_platform.cli.options import nonblank, recorded_name
 from topk_platform.cli.studies import known_studies, requested_study
-from topk_platform.records import merge as merge_stores
-from topk_platform.records import repair as repair_study
+from topk_platform.records.merging import merge as merge_stores
+from topk_platform.records.repairing import repair as repair_study
 from topk_platform.references import is_reference
 from topk_platform.running.recording import draws_report, make_pictures
 from topk_platform.specs.checks import plural

@@ -1,23 +1,155 @@
-"""What is recorded of each arm. The search continues from it, and tables are made of it."""
+"""Reading a study's ledger: the rows that count for each arm, from which the search continues and tables are made."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from types import MappingProxyType
-from typing import TypeVar
+
+import pyarrow as pa
 
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Ended, Slot, StudyProgress
-from topk_platform.records.rows import Late, Row
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.per_image import read_all_ranks
+from topk_platform.records.rows import Curves, Late, Row, RowViews
 from topk_platform.specs import Arm, Scalar, Study
+from topk_platform.versions import versions_of
 
-__all__ = ["ArmHistory", "ArmResults", "progress_of", "results_of"]
+__all__ = [
+    "ArmHistory",
+    "ArmResults",
+    "StudyRows",
+    "last_counted",
+    "progress_of",
+    "read_history",
+    "results_of",
+]
+
+_SEARCHED = (
+    *("key", "arm_id", "phase", "number", "seed", "status", "reason", "values", "train_seconds"),
+    *("code_version", "dataset_fingerprint", "versions"),
+)
+"""The columns that are read for search trials: only those in use, because there are many search trials."""
+
+_KIND = ("arm_id", "code_version", "dataset_fingerprint", "versions")
+"""The columns that decide whether a row counts."""
 
 _NO_CURVE: Mapping[int, float] = MappingProxyType({})
+
+
+class StudyRows:
+    """The rows of a study's ledger, read once, on first use.
+
+    The rows that count can then be selected for any identities and any budget.
+
+    Args:
+        ledger: The ledger that holds the rows.
+        arms: The arms. Their selection metrics are read.
+        curves: Whether to read epochs, which the search needs and tables do not.
+    """
+
+    def __init__(self, ledger: Ledger, arms: Iterable[Arm], *, curves: bool = True) -> None:
+        self.ledger, self._curves = ledger, curves
+        self._metrics = sorted({f"validation.{arm.metric}" for arm in arms})
+        self._held: _Read | None = None
+
+    @property
+    def _rows(self) -> _Read:
+        if self._held is None:
+            self._held = _Read.of(self.ledger, self._metrics, self._curves)
+        return self._held
+
+    def refresh(self) -> None:
+        """Drop the rows if the ledger has changed, so that the next use reads them again."""
+        if self._held is not None and self._held.version != self.ledger.version:
+            self._held = None
+
+    def release(self) -> None:
+        """Free the memory. A later use reads the rows again, without epochs."""
+        self._held, self._curves = None, False
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all trials, counted or not."""
+        return [*self._rows.searched.column("key"), *self._rows.confirmed.column("key")]
+
+    def histories(self, study: Study, identities: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+        """Return each arm's history, by arm identity.
+
+        Args:
+            study: The study that has the arms.
+            identities: Which rows of an arm count, by arm identity. For arms that are missing here, all rows count.
+        """
+        histories = self.histories_of({study.arm_id(arm): arm for arm in study.arms}, identities)
+        for history in histories.values() if study.measured else ():
+            if study.topk_of(history.arm) != study.topk:
+                self._complete(history, study.accuracies)
+        return histories
+
+    def _complete(self, history: ArmHistory, accuracies: Collection[str]) -> None:
+        """Add to an arm's confirmations the test accuracies that were not recorded, from the ranks."""
+        ranks = read_all_ranks(self.ledger.store, history.confirm.values())
+        for slot, row in history.confirm.items():
+            kept = ranks.get(row["key"])
+            missing = [name for name in accuracies if row.get(f"test.{name}") is None]
+            counted = {f"test.{name}": None if kept is None else kept.accuracy(name) for name in missing}
+            history.confirm[slot] = {**row, **counted}
+
+    def histories_of(
+        self, arms: Mapping[str, Arm], identities: Mapping[str, Identity]
+    ) -> dict[str, ArmHistory]:
+        """Return each arm's history, by arm identity, as :meth:`histories` does.
+
+        Args:
+            arms: The arms, by arm identity.
+            identities: As for :meth:`histories`.
+        """
+        rows = self._rows
+        histories = {
+            arm_id: ArmHistory(arm, curves=rows.curves.get(f"validation.{arm.metric}", {}))
+            for arm_id, arm in arms.items()
+        }
+
+        @cache  # rows of one kind share one answer
+        def excluded(kind: tuple[str, ...]) -> str | None:
+            return identities.get(kind[0], Identity()).excludes(dict(zip(_KIND, kind, strict=True)))
+
+        for views, is_search in ((rows.searched, True), (rows.confirmed, False)):
+            kinds = zip(*map(views.column, _KIND), strict=True)
+            for row, kind in zip(views, kinds, strict=True):
+                if (history := histories.get(kind[0])) is None:
+                    continue
+                if (why := excluded(kind)) is not None:
+                    history.outdated[why] += 1
+                elif is_search:
+                    history.search[row["number"]] = row
+                else:
+                    history.confirm[row["number"], row["seed"]] = row
+        return histories
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The rows of a ledger at one version."""
+
+    version: int
+    searched: RowViews
+    confirmed: RowViews
+    curves: Mapping[str, Curves]
+
+    @classmethod
+    def of(cls, ledger: Ledger, metrics: Collection[str], curves: bool) -> _Read:
+        version = ledger.version
+        searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
+        confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
+        epochs = ledger.read("epochs", ["key", "epoch", *metrics]) if curves else pa.table({})
+        # A ledger lacks the column of a metric that the study did not have in any earlier run.
+        by_metric = {metric: Curves(epochs, metric) for metric in metrics if metric in epochs.column_names}
+        return cls(version, RowViews(searched), RowViews(confirmed), by_metric)
 
 
 @dataclass
@@ -38,38 +170,25 @@ class ArmHistory:
     curves: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     outdated: Counter[str] = field(default_factory=Counter)
 
+    def ended_of(self, row: Row, *, alone: bool = False) -> Ended:
+        """Return a row in the protocol's form. Its values are parsed on first use or, ``alone``, now: it holds no row."""
+        curve = self.curves.get(row["key"], _NO_CURVE)
+        values = partial(_values, row, self.arm.loss.space)
+        given = values() if alone else Late(values)
+        return Ended(row["number"], given, row["status"], curve, row.get(f"validation.{self.arm.metric}"))
+
     def ended(self) -> dict[int, Ended]:
         """Return the search trials in the protocol's form, by number."""
         return {number: self.ended_of(row) for number, row in self.search.items()}
 
-    def ended_confirmations(self) -> dict[Slot, Ended]:
-        """Return the confirmations in the protocol's form, by slot."""
-        return {slot: self.ended_of(row) for slot, row in self.slots().items()}
-
-    def slots(self) -> dict[Slot, Row]:
-        """Return the confirmations by slot."""
-        return {("confirm", number, seed): row for (number, seed), row in self.confirm.items()}
-
-    def ended_of(self, row: Row) -> Ended:
-        """Return one of the arm's rows in the protocol's form."""
-        return self._ended(row, _values(row, self.arm.loss.space))
-
-    def glance(self, row: Row) -> Ended:
-        """Return one of the arm's rows in the protocol's form. Its values are parsed only when they are accessed."""
-        return self._ended(row, Late(partial(_values, row, self.arm.loss.space)))
-
-    def _ended(self, row: Row, values: Mapping[str, Scalar]) -> Ended:
-        return Ended(
-            row["number"],
-            values,
-            row["status"],
-            self.curves.get(row["key"], _NO_CURVE),
-            row.get(f"validation.{self.arm.metric}"),
-        )
-
-    def confirmed(self) -> Iterator[Ended]:
-        """Yield the confirmations in the protocol's form. Their values are parsed only when they are accessed."""
-        return map(self.glance, self.confirm.values())
+    def progress(self, study: Study, identity: Identity | None = None) -> ArmProgress:
+        """Return the progress of the arm within a study's budget. With an identity, trials can start; no row is held."""
+        ended = partial(self.ended_of, alone=identity is not None)
+        searched = {number: ended(row) for number, row in self.search.items()}
+        confirmed: dict[Slot, Ended] = {
+            ("confirm", number, seed): ended(row) for (number, seed), row in self.confirm.items()
+        }
+        return ArmProgress(study, self.arm, identity or Identity(), searched, confirmed, self.outdated)
 
     def ended_seconds(self) -> list[float]:
         """Return the training seconds of completed and pruned trials. Each member of an ensemble has its whole time."""
@@ -83,52 +202,6 @@ class ArmHistory:
 def _values(row: Row, space: Collection[str]) -> dict[str, Scalar]:
     values = json.loads(row["values"])
     return {name: values[name] for name in space if name in values}
-
-
-def progress_of(
-    study: Study, identities: Mapping[str, Identity], histories: Mapping[str, ArmHistory]
-) -> StudyProgress:
-    """Return the progress of a study, to which a run adds the trials that end.
-
-    Args:
-        study: The study.
-        identities: Which rows count, by arm identity.
-        histories: Each arm's history of such rows, by arm identity.
-    """
-    return StudyProgress(
-        ArmProgress(
-            study=study,
-            arm=history.arm,
-            identity=identities[arm_id],
-            searched=history.ended(),
-            confirmed=history.ended_confirmations(),
-            outdated=history.outdated,
-        )
-        for arm_id, history in histories.items()
-    )
-
-
-_Key = TypeVar("_Key", int, Slot)
-
-
-class _Glances(Mapping[_Key, Ended]):
-    """Rows in the protocol's form. Each row is converted when it is accessed."""
-
-    def __init__(self, rows: Mapping[_Key, Row], glance: Callable[[Row], Ended]) -> None:
-        self._rows: Mapping[_Key, Row] = rows
-        self._glance = glance
-
-    def __getitem__(self, key: _Key) -> Ended:
-        return self._glance(self._rows[key])
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._rows
-
-    def __iter__(self) -> Iterator[_Key]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
 
 @dataclass(frozen=True)
@@ -177,6 +250,44 @@ class ArmResults:
         return [*self.searched(), *self.confirmations().values()]
 
 
+def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
+    """Return which rows of a study's arms count: those of the current code and of the last run's data and machine.
+
+    Args:
+        ledger: The ledger in which the last run noted its data and machine. For an arm without a note, rows of any data
+            and machine count.
+        study: The study.
+
+    Returns:
+        The identity that counting rows have, by arm identity.
+    """
+    noted = ledger.identities()
+    return {
+        arm_id: replace(noted.get(arm_id, Identity()), code_version=code)
+        for arm_id, code in versions_of(study).items()
+    }
+
+
+def read_history(
+    ledger: Ledger, study: Study, identities: Mapping[str, Identity], *, curves: bool = True
+) -> dict[str, ArmHistory]:
+    """Return each arm's history, by arm identity, for callers that need it once; see :class:`StudyRows`."""
+    return StudyRows(ledger, study.arms, curves=curves).histories(study, identities)
+
+
+def progress_of(
+    study: Study, identities: Mapping[str, Identity], histories: Mapping[str, ArmHistory]
+) -> StudyProgress:
+    """Return the progress of a study, to which a run adds the trials that end.
+
+    Args:
+        study: The study.
+        identities: Which rows count, by arm identity.
+        histories: Each arm's history of such rows, by arm identity.
+    """
+    return StudyProgress(history.progress(study, identities[arm_id]) for arm_id, history in histories.items())
+
+
 def results_of(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, ArmResults]:
     """Return the results of each arm that count within a study's budget, by arm identity.
 
@@ -184,10 +295,4 @@ def results_of(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, A
         study: The study, which says how many trials and seeds there are.
         histories: The arms' histories, by arm identity.
     """
-    return {arm_id: ArmResults(history, _state(study, history)) for arm_id, history in histories.items()}
-
-
-def _state(study: Study, history: ArmHistory) -> ArmProgress:
-    searched = _Glances(history.search, history.glance)
-    confirmed = _Glances(history.slots(), history.glance)
-    return ArmProgress(study, history.arm, Identity(), searched, confirmed)
+    return {arm_id: ArmResults(history, history.progress(study)) for arm_id, history in histories.items()}

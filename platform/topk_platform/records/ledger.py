@@ -3,7 +3,7 @@
 ``<store>/<study>/ledger`` holds a row per (trial, seed) and a row per trial and epoch. The column ``kind`` tells them
 apart. One commit holds a trial with all its epochs, or nothing of the trial. A :class:`Lease` decides who writes. The
 table also refuses commits of a driver that another driver has replaced. Other tools read the two plain Parquet files
-that :func:`~topk_platform.records.write_snapshot` makes.
+that :func:`~topk_platform.records.snapshot.write_snapshot` makes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records.rows import EPOCHS_ONLY, Row, ledger_schema, to_rows
+from topk_platform.records.rows import Row, to_rows
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import (
     FOLDER,
@@ -34,7 +34,7 @@ from topk_platform.records.storage.checksums import LOG
 from topk_platform.records.storage.lease import Lease
 from topk_platform.records.storage.opened import Opened, exists
 from topk_platform.records.storage.store import MARK, Store
-from topk_platform.records.writer import Writer
+from topk_platform.records.writer import EPOCHS_ONLY, Writer, ledger_schema
 from topk_platform.specs import Study
 from topk_platform.specs.checks import check_name, first_few
 from topk_platform.specs.smoke import SMOKE

@@ -194,7 +194,7 @@ class Guesses(NamedTuple):
 
     Args:
         classes: The arm's K classes of each image, best first, ``(N, K)``; ties in any order.
-        images: The split's fingerprint, as in :class:`~topk_platform.records.Ranks`, which also has the true classes.
+        images: The split's fingerprint, as in :class:`Ranks`, which also has the true classes.
     """
 
     classes: npt.NDArray[np.int64]

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from topk_platform.errors import StoreError, UserError
 from topk_platform.protocol import ArmProgress
-from topk_platform.records.history import ArmHistory, results_of
+from topk_platform.records.history import ArmHistory, StudyRows, results_of
 from topk_platform.records.ledger import Ledger, is_study
 from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import with_checksum, without_checksum
 from topk_platform.records.storage.store import Store
-from topk_platform.records.study_rows import StudyRows
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.checks import absolute
 
@@ -57,7 +56,7 @@ class Recorded:
 
         Args:
             ledger: The ledger.
-            curves: Whether to read epochs, see :class:`~topk_platform.records.StudyRows`.
+            curves: Whether to read epochs, see :class:`~topk_platform.records.history.StudyRows`.
 
         Raises:
             StoreError: if the store cannot be read.

@@ -14,7 +14,7 @@ from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records.files import damaged_artifacts
 from topk_platform.records.ledger import IDENTITIES, Ledger, nothing_of
-from topk_platform.records.rows import Row, RowViews, ledger_schema
+from topk_platform.records.rows import Row, RowViews
 from topk_platform.records.run_notes import Unfinished, read_data
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mark, read_checked
@@ -23,6 +23,7 @@ from topk_platform.records.storage.lease import Lease, strays
 from topk_platform.records.storage.opened import Opened, is_part
 from topk_platform.records.storage.sound import sound_rows
 from topk_platform.records.storage.store import ASIDE, MARK, Store
+from topk_platform.records.writer import ledger_schema
 from topk_platform.specs import Trial
 from topk_platform.specs.checks import check_name
 

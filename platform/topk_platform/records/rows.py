@@ -1,28 +1,15 @@
-"""The rows of the ledger: their columns, and views that are made on first use."""
+"""Rows of the ledger as they are read: columns and curves are converted to Python's values on first use."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from topk_platform.specs import Scalar, Schedule, TrialRecord, canonical_json
-
-__all__ = [
-    "EPOCHS_ONLY",
-    "Late",
-    "Row",
-    "RowViews",
-    "epoch_rows",
-    "ledger_schema",
-    "ledger_table",
-    "to_rows",
-    "trial_row",
-    "with_parameters",
-]
+__all__ = ["Curves", "Late", "Row", "RowViews", "to_rows"]
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -161,122 +148,43 @@ def _numbers(array: pa.Array) -> list[Any]:
     return held[array.offset : array.offset + len(array)].tolist()
 
 
-_TIME = pa.timestamp("us", tz="UTC")
-_TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
-_MORE_TEXTS = ("status", "reason", "values", "config")
-_LAST_TEXTS = ("code_version", "dataset_fingerprint", "versions", "artifacts")
-EPOCHS_ONLY = ("epoch", "train.loss", "train.gradient_density", "seconds", "step_seconds", "learning_rate")
-"""The columns that only rows of epochs use."""
+class Curves(Mapping[str, Mapping[int, float]]):
+    """The values of each trial by epoch, for each trial's key.
 
+    A study has twenty or more epochs per trial, and a search uses only the curves of the arms that it continues. So a
+    curve is a range in two columns until it is first used. Then it is converted to Python's numbers.
 
-def ledger_schema(metrics: Sequence[str]) -> pa.Schema:
-    """Return the ledger's columns for a study's metrics: ``kind`` says whether a row is about a trial or an epoch.
+    Args:
+        table: The columns ``key`` and ``epoch`` and those of the metrics, ordered by key and epoch.
+        metric: The column of the values.
 
-    Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
-    as JSON, because a study's parameters may change: a parameter may be added, and a number may become a text.
+    Example:
+        >>> rows = {"key": ["a", "a", "b"], "epoch": [1, 2, 1], "validation.top5": [0.5, 0.75, 0.25]}
+        >>> curves = Curves(pa.table(rows), "validation.top5")
+        >>> dict(curves["a"]), curves["b"] == {1: 0.25}, "c" in curves, len(curves)
+        ({1: 0.5, 2: 0.75}, True, False, 2)
     """
-    fields = [pa.field(name, pa.string()) for name in ("kind", "key", *_TEXTS)]
-    fields += [pa.field(name, pa.int64()) for name in ("number", "seed")]
-    fields += [pa.field(name, pa.string()) for name in _MORE_TEXTS]
-    fields += [pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in metrics]
-    fields += [pa.field("train_seconds", pa.float64()), pa.field("epochs", pa.int64())]
-    fields += [pa.field(name, _TIME) for name in ("started", "ended")]
-    fields += [pa.field(name, pa.string()) for name in _LAST_TEXTS]
-    fields += [pa.field(name, pa.int64() if name == "epoch" else pa.float64()) for name in EPOCHS_ONLY]
-    return pa.schema(fields)
 
+    def __init__(self, table: pa.Table, metric: str) -> None:
+        self._columns = tuple(table[name].combine_chunks() for name in ("epoch", metric) if table.num_rows)
+        self._spans: dict[str, tuple[int, int]] = {}
+        begin = 0
+        for chunk in table["key"].chunks if table.num_rows else ():
+            runs = pc.run_end_encode(chunk, run_end_type=pa.int64())
+            ends = [begin + end for end in runs.run_ends.to_pylist()]
+            for key, start, end in zip(runs.values.to_pylist(), [begin, *ends], ends, strict=False):
+                # A chunk may end within a curve.
+                self._spans[key] = (self._spans.get(key, (start, end))[0], end)
+            begin += len(chunk)
 
-def ledger_table(records: Iterable[TrialRecord], schema: pa.Schema) -> pa.Table:
-    """Return the rows of records: one for each trial, and one for each of its epochs."""
-    rows: list[dict[str, Any]] = []
-    for record in records:
-        rows += [{"kind": "trials", **trial_row(record)}]
-        rows += [{"kind": "epochs", **row} for row in epoch_rows(record)]
-    columns = []
-    for field in schema:
-        values = [row.get(field.name) for row in rows]
-        if field.type == _TIME:  # for datetimes, Arrow would import pandas
-            values = [None if value is None else round(value.timestamp() * 1e6) for value in values]
-        columns.append(pa.array(values, field.type))
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def trial_row(record: TrialRecord) -> dict[str, Any]:
-    """Return the row of a record's trial."""
-    trial, arm = record.trial, record.trial.arm
-    values = {n: str(v) if isinstance(v, Schedule) else v for n, v in trial.parameters.items()}
-    files = {"missing": record.missing, "sha256": record.artifacts}
-    return {
-        "key": trial.key,
-        "study": trial.study,
-        "arm": arm.name,
-        "arm_id": trial.arm_id,
-        "regime": arm.regime.name,
-        "model": arm.model.label,
-        "loss": arm.loss.label,
-        "phase": trial.phase,
-        "number": trial.number,
-        "seed": trial.seed,
-        "status": record.status,
-        "reason": record.reason,
-        "values": json.dumps(values),
-        "config": trial.to_json(),
-        **_prefixed("validation", record.validation),
-        **_prefixed("test", record.test or {}),
-        "train_seconds": record.train_seconds,
-        "epochs": record.epochs[-1].epoch if record.epochs else 0,
-        "started": datetime.fromtimestamp(record.started, UTC),
-        "ended": datetime.fromtimestamp(record.ended, UTC),
-        "code_version": trial.code_version,
-        "dataset_fingerprint": trial.dataset_fingerprint,
-        "versions": canonical_json(record.versions),
-        "artifacts": canonical_json(files) if any(files.values()) else None,
-    }
-
-
-def epoch_rows(record: TrialRecord) -> list[dict[str, Any]]:
-    """Return the rows of a record's epochs."""
-    return [
-        {
-            "key": record.trial.key,
-            "epoch": epoch.epoch,
-            "train.loss": epoch.train_loss,
-            "train.gradient_density": epoch.gradient_density,
-            **_prefixed("validation", epoch.validation),
-            "seconds": epoch.seconds,
-            "step_seconds": epoch.step_seconds,
-            "learning_rate": epoch.learning_rate,
-        }
-        for epoch in record.epochs
-    ]
-
-
-def _prefixed(prefix: str, items: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{prefix}.{name}": value for name, value in items.items()}
-
-
-def with_parameters(trials: pa.Table) -> pa.Table:
-    """Return a table of trials with a column ``param.NAME`` for each parameter, in place of the column ``values``.
-
-    A parameter's column has numbers if all its values are numbers, and booleans if all are booleans. Otherwise all
-    values become texts.
-    """
-    chosen: list[dict[str, Scalar]] = [json.loads(text) for text in trials["values"].to_pylist()]
-    position = trials.column_names.index("values")
-    trials = trials.drop_columns(["values"])
-    for name in sorted({name for values in chosen for name in values}, reverse=True):
-        trials = trials.add_column(
-            position, f"param.{name}", _column([values.get(name) for values in chosen])
+    def __getitem__(self, key: str) -> Mapping[int, float]:
+        start, end = self._spans[key]
+        return Late(
+            lambda: dict(zip(*(column[start:end].to_pylist() for column in self._columns), strict=True))
         )
-    return trials
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spans)
 
-def _column(values: Sequence[Scalar]) -> pa.Array:
-    kinds = {type(value) for value in values if value is not None}
-    if kinds <= {int, float}:
-        return pa.array(values, pa.float64() if float in kinds else pa.int64())
-    if kinds == {bool}:
-        return pa.array(values, pa.bool_())
-    return pa.array(
-        [v if v is None or isinstance(v, str) else canonical_json(v) for v in values], pa.string()
-    )
+    def __len__(self) -> int:
+        return len(self._spans)

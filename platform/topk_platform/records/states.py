@@ -205,7 +205,7 @@ def read_state(recorded: Recorded) -> StudyState:
     arms = []
     for arm_id, history in recorded.histories.items():
         arm, progress = history.arm, recorded.progress.get(arm_id)
-        counts = Counts(arm, map(history.glance, history.search.values()), history.confirmed())
+        counts = Counts(arm, history.ended().values(), map(history.ended_of, history.confirm.values()))
         state = ArmState.of(arm, counts, None if progress is None else progress.left + progress.along)
         state = dataclasses.replace(state, lost=lost[arm.name])
         arms.append(_with_live(state, live[arm.name]) if arm.name in live else state)

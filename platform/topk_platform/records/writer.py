@@ -1,34 +1,119 @@
-"""Writing the ledger: a thread that commits ended trials, and at the end two plain Parquet files for other tools."""
+"""Writing the ledger: the rows of an ended trial, and a thread that commits them."""
 
 from __future__ import annotations
 
-import io
+import json
 import logging
 import queue
-import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from topk_platform.errors import StoreError, reason
-from topk_platform.records.rows import ledger_table, with_parameters
-from topk_platform.records.storage.checked_json import SCHEMA_VERSION
 from topk_platform.records.storage.delta import TakenOverError, Writing
 from topk_platform.records.storage.lease import Lease
-from topk_platform.records.storage.opened import one_line_errors
 from topk_platform.records.storage.store import PAUSES
-from topk_platform.specs import TrialRecord, digest
+from topk_platform.specs import Schedule, TrialRecord, canonical_json
 
-if TYPE_CHECKING:
-    from topk_platform.records.ledger import Ledger
+__all__ = ["EPOCHS_ONLY", "Committed", "Writer", "epoch_rows", "ledger_schema", "ledger_table", "trial_row"]
 
-__all__ = ["Committed", "Writer", "is_current", "write_snapshot"]
+_TIME = pa.timestamp("us", tz="UTC")
+_TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
+_MORE_TEXTS = ("status", "reason", "values", "config")
+_LAST_TEXTS = ("code_version", "dataset_fingerprint", "versions", "artifacts")
+EPOCHS_ONLY = ("epoch", "train.loss", "train.gradient_density", "seconds", "step_seconds", "learning_rate")
+"""The columns that only rows of epochs use."""
+
+
+def ledger_schema(metrics: Sequence[str]) -> pa.Schema:
+    """Return the ledger's columns for a study's metrics: ``kind`` says whether a row is about a trial or an epoch.
+
+    Both kinds are in one table so that a trial and its epochs are committed together. ``values`` holds the parameters
+    as JSON, because a study's parameters may change: a parameter may be added, and a number may become a text.
+    """
+    fields = [pa.field(name, pa.string()) for name in ("kind", "key", *_TEXTS)]
+    fields += [pa.field(name, pa.int64()) for name in ("number", "seed")]
+    fields += [pa.field(name, pa.string()) for name in _MORE_TEXTS]
+    fields += [pa.field(f"{split}.{m}", pa.float64()) for split in ("validation", "test") for m in metrics]
+    fields += [pa.field("train_seconds", pa.float64()), pa.field("epochs", pa.int64())]
+    fields += [pa.field(name, _TIME) for name in ("started", "ended")]
+    fields += [pa.field(name, pa.string()) for name in _LAST_TEXTS]
+    fields += [pa.field(name, pa.int64() if name == "epoch" else pa.float64()) for name in EPOCHS_ONLY]
+    return pa.schema(fields)
+
+
+def ledger_table(records: Iterable[TrialRecord], schema: pa.Schema) -> pa.Table:
+    """Return the rows of records: one for each trial, and one for each of its epochs."""
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        rows += [{"kind": "trials", **trial_row(record)}]
+        rows += [{"kind": "epochs", **row} for row in epoch_rows(record)]
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        if field.type == _TIME:  # for datetimes, Arrow would import pandas
+            values = [None if value is None else round(value.timestamp() * 1e6) for value in values]
+        columns.append(pa.array(values, field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def trial_row(record: TrialRecord) -> dict[str, Any]:
+    """Return the row of a record's trial."""
+    trial, arm = record.trial, record.trial.arm
+    values = {n: str(v) if isinstance(v, Schedule) else v for n, v in trial.parameters.items()}
+    files = {"missing": record.missing, "sha256": record.artifacts}
+    return {
+        "key": trial.key,
+        "study": trial.study,
+        "arm": arm.name,
+        "arm_id": trial.arm_id,
+        "regime": arm.regime.name,
+        "model": arm.model.label,
+        "loss": arm.loss.label,
+        "phase": trial.phase,
+        "number": trial.number,
+        "seed": trial.seed,
+        "status": record.status,
+        "reason": record.reason,
+        "values": json.dumps(values),
+        "config": trial.to_json(),
+        **_prefixed("validation", record.validation),
+        **_prefixed("test", record.test or {}),
+        "train_seconds": record.train_seconds,
+        "epochs": record.epochs[-1].epoch if record.epochs else 0,
+        "started": datetime.fromtimestamp(record.started, UTC),
+        "ended": datetime.fromtimestamp(record.ended, UTC),
+        "code_version": trial.code_version,
+        "dataset_fingerprint": trial.dataset_fingerprint,
+        "versions": canonical_json(record.versions),
+        "artifacts": canonical_json(files) if any(files.values()) else None,
+    }
+
+
+def epoch_rows(record: TrialRecord) -> list[dict[str, Any]]:
+    """Return the rows of a record's epochs."""
+    return [
+        {
+            "key": record.trial.key,
+            "epoch": epoch.epoch,
+            "train.loss": epoch.train_loss,
+            "train.gradient_density": epoch.gradient_density,
+            **_prefixed("validation", epoch.validation),
+            "seconds": epoch.seconds,
+            "step_seconds": epoch.step_seconds,
+            "learning_rate": epoch.learning_rate,
+        }
+        for epoch in record.epochs
+    ]
+
+
+def _prefixed(prefix: str, items: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}.{name}": value for name, value in items.items()}
+
 
 Committed = Callable[[Sequence[TrialRecord]], None]
 """Called with the records that have been committed to the ledger."""
@@ -198,60 +283,3 @@ class Writer(threading.Thread):
     def _check_lease(self) -> None:
         if self._lease.lost is not None:
             raise TakenOverError(f"{self._store_name}: {self._lease.lost}")
-
-
-_EPOCHS, _TRIALS = "tables/epochs.parquet", "tables/trials.parquet"
-_CONTENT = b"topk.content"
-
-
-def is_current(ledger: Ledger, counting: Collection[str], others: Iterable[str] = ()) -> bool:
-    """Return whether a whole snapshot is there of the ledger as it is now and of exactly these counting trials.
-
-    Args:
-        ledger: The ledger.
-        counting: The keys of the trials that count.
-        others: Further files that belong to the snapshot, by their paths in the study's folder.
-    """
-    if not all(map(ledger.store.exists, (_EPOCHS, *others))):
-        return False
-    try:
-        metadata = pq.ParquetFile(io.BytesIO(ledger.store.read(_TRIALS))).schema_arrow.metadata
-    except (OSError, pa.ArrowException):  # missing or damaged
-        return False
-    # Another program may have written the file again, without metadata.
-    return bool(metadata and metadata.get(_CONTENT) == _digest(ledger, counting))
-
-
-def _digest(ledger: Ledger, counting: Collection[str]) -> bytes:
-    """Return a digest of what a snapshot shows; a trial that ran again has the same key but ended later."""
-    trials = ledger.read("trials", ["key", "ended"])
-    shown = [trials[name].cast(pa.string()).to_pylist() for name in trials.column_names]
-    return digest([shown, sorted(counting)]).encode()
-
-
-def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
-    """Write ``tables/epochs.parquet``, then ``tables/trials.parquet``.
-
-    :func:`is_current` reads the second file alone, so the other files of a snapshot must be written before it.
-
-    The first has a row per trial and epoch. The second has a row per trial and seed, and a column ``param.NAME`` for
-    each parameter. Its column ``counts`` says whether a row counts in the table of the study as it is defined now: its
-    code, data and machine are the present ones, and it is within the budget. A confirmation must also be of the
-    configuration that is now the best.
-
-    If no trial has ended yet, nothing is written.
-    """
-    trials = ledger.read("trials")
-    if not trials.num_columns:
-        return
-    trials = with_parameters(trials)
-    metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _CONTENT: _digest(ledger, counting)}
-    counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
-    trials = trials.add_column(1, "counts", counts)
-    with tempfile.TemporaryDirectory() as folder, one_line_errors(ledger.store):
-        for name, batches in ((_EPOCHS, ledger.stream("epochs")), (_TRIALS, trials.to_reader())):
-            file = Path(folder) / Path(name).name
-            with pq.ParquetWriter(file, batches.schema.with_metadata(metadata), compression="zstd") as writer:
-                for batch in batches:
-                    writer.write_batch(batch.cast(writer.schema))
-            ledger.store.write(name, file)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError
-from topk_platform.records import ArmHistory, Row
+from topk_platform.records.history import ArmHistory
+from topk_platform.records.rows import Row
 from topk_platform.reports.text_tables import rows_to_csv
 from topk_platform.results.from_store import read
 from topk_platform.specs import Study

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from topk_platform.protocol import Tally
-from topk_platform.records import Row
+from topk_platform.records.rows import Row
 from topk_platform.reports.result_tables import configurations
 from topk_platform.reports.text_tables import TextTable
 from topk_platform.reports.words import rounded_in

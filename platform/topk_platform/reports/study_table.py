@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from topk_platform.records import nothing_of
+from topk_platform.records.ledger import nothing_of
 from topk_platform.reports.result_tables import to_html, to_latex, to_markdown, to_rich
 from topk_platform.reports.table_data import to_arrow
 from topk_platform.reports.text_tables import as_text

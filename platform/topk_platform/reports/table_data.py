@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from topk_platform.protocol import Tally
-from topk_platform.records import ArmHistory, Row
+from topk_platform.records.history import ArmHistory
+from topk_platform.records.rows import Row
 from topk_platform.reports.result_tables import chosen_metrics, to_markdown
 from topk_platform.reports.text_tables import markdown_table, rows_to_csv
 from topk_platform.results.cells import Cell

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records import Guesses, Ranks, Store, read_data, read_guesses
+from topk_platform.records.per_image import Guesses, Ranks, read_guesses
+from topk_platform.records.run_notes import read_data
+from topk_platform.records.storage.store import Store
 from topk_platform.results.contrasts import credit
 from topk_platform.results.runs import ReadRanks
 from topk_platform.results.table import Table, row_and_column

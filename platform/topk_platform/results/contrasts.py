@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from topk_platform.records import Ranks
+from topk_platform.records.per_image import Ranks
 from topk_platform.results.images import ImagePart, image_part
 from topk_platform.results.intervals import Estimate, interval, search_of
 from topk_platform.results.runs import Parts, Runs, least_variance, sums

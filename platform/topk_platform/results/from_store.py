@@ -10,21 +10,12 @@ from pathlib import Path
 
 from topk_platform.identity import bits_of, chooser_of
 from topk_platform.protocol import Tally
-from topk_platform.records import (
-    ArmHistory,
-    ArmResults,
-    DataNote,
-    Ledger,
-    Store,
-    as_recorded,
-    last_counted,
-    nothing_of,
-    read_all_ranks,
-    read_data,
-    read_history,
-    read_plan,
-    results_of,
-)
+from topk_platform.records.history import ArmHistory, ArmResults, last_counted, read_history, results_of
+from topk_platform.records.ledger import Ledger, nothing_of
+from topk_platform.records.per_image import read_all_ranks
+from topk_platform.records.recorded import as_recorded, read_plan
+from topk_platform.records.run_notes import DataNote, read_data
+from topk_platform.records.storage.store import Store
 from topk_platform.results.cells import Cell, CellKey, cell_of, marked, tested
 from topk_platform.results.runs import IMAGES, ReadRanks, Runs, Unlike, runs_of_all, unlike
 from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column

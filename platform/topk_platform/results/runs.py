@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from topk_platform.identity import machine_of
 from topk_platform.protocol import Tally
-from topk_platform.records import ArmResults, Ranks, Row
+from topk_platform.records.history import ArmResults
+from topk_platform.records.per_image import Ranks
+from topk_platform.records.rows import Row
 from topk_platform.results.intervals import means_of_searches, usual_variance
 from topk_platform.specs import Study
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from topk_platform.protocol import Tally
-from topk_platform.records import Row
+from topk_platform.records.rows import Row
 from topk_platform.results.cells import Cell
 from topk_platform.results.runs import Unlike
 from topk_platform.results.tuning import Edge, edges

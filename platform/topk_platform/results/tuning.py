@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from topk_platform.loss_catalogue import LOSS_CATALOGUE, LossEntry
 from topk_platform.protocol import Ended
-from topk_platform.records import ArmResults
+from topk_platform.records.history import ArmResults
 from topk_platform.specs import Choice, Dimension, Float, Int, Loss, Scalar
 from topk_platform.specs.checks import rounded
 

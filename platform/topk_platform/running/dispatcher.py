@@ -12,7 +12,7 @@ from typing import Any
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
 from topk_platform.protocol import StudyProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.records import OpenTrial
+from topk_platform.records.run_notes import OpenTrial
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Lifeline
 from topk_platform.running.watching import Event, EventKind, Faults

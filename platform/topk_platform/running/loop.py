@@ -12,23 +12,15 @@ from typing import Any
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Durations, StudyProgress
-from topk_platform.records import (
-    NEEDED,
-    ArmHistory,
-    Ledger,
-    Store,
-    StudyRows,
-    Unfinished,
-    as_recorded,
-    check_undriven,
-    forget,
-    last_counted,
-    note_plan,
-    progress_of,
-    quarantine,
-    read_all_ranks,
-)
-from topk_platform.records.files import KINDS
+from topk_platform.records.files import KINDS, NEEDED, quarantine
+from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.networks import forget
+from topk_platform.records.per_image import read_all_ranks
+from topk_platform.records.recorded import as_recorded, note_plan
+from topk_platform.records.run_notes import Unfinished
+from topk_platform.records.storage.lease import check_undriven
+from topk_platform.records.storage.store import Store
 from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.words import command
 from topk_platform.results import build_table

@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, Any
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
-from topk_platform.records import (
-    ArmHistory,
-    Ledger,
-    Store,
-    StudyRows,
-    as_recorded,
-    last_counted,
-    last_seen,
-    live_state,
-    progress_of,
-)
+from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.recorded import as_recorded
+from topk_platform.records.states import live_state
+from topk_platform.records.storage.lease import last_seen
+from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import local_workers
 from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.running.preflight.recorded_speeds import recorded_seconds
@@ -52,8 +47,9 @@ class Plan:
         load: This machine's load average over the last minute when the plan was begun;
             None if the system does not report it.
         running: The seconds that a current run of this study still expects to take; None if there is no such run.
-        seen: When the driver of that run last renewed its lease, see :func:`~topk_platform.records.last_seen`. None if
-            it is known to be alive, or there is no such run.
+        seen: When the driver of that run last renewed its lease, see
+            :func:`~topk_platform.records.storage.lease.last_seen`. None if it is known to be alive, or there is no such
+            run.
         notes: Lines about classes that a split lacks, such as those that label noise empties.
         lacking: What this machine lacks to run the study, its GPU first, then its data; times then come from recorded
             speeds, see :mod:`~topk_platform.running.preflight.recorded_speeds`.

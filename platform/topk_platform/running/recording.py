@@ -9,17 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from topk_platform.errors import StoreError, UserError
-from topk_platform.records import (
-    ArmHistory,
-    Ledger,
-    Store,
-    Writer,
-    forget,
-    is_current,
-    read_all_ranks,
-    results_of,
-    write_snapshot,
-)
+from topk_platform.records.history import ArmHistory, results_of
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.networks import forget
+from topk_platform.records.per_image import read_all_ranks
+from topk_platform.records.snapshot import is_current, write_snapshot
+from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import Writer
 from topk_platform.reports import to_files
 from topk_platform.reports.class_tables import CLASSES, classes_to_files
 from topk_platform.reports.table_data import arms_to_json

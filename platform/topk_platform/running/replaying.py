@@ -10,7 +10,12 @@ from typing import Any
 
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.records import DamagedError, Ledger, RecordedTrial, Row, Store, find, read_ranks
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.per_image import read_ranks
+from topk_platform.records.recorded import RecordedTrial, find
+from topk_platform.records.rows import Row
+from topk_platform.records.storage.checked_json import DamagedError
+from topk_platform.records.storage.store import Store
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.specs.fields import check_call

@@ -8,19 +8,10 @@ from dataclasses import dataclass, replace
 
 from topk_platform.identity import CHOOSER, Identity
 from topk_platform.protocol import StudyProgress
-from topk_platform.records import (
-    NEEDED,
-    ArmHistory,
-    Ledger,
-    Row,
-    StudyRows,
-    Unsound,
-    damaged_artifacts,
-    last_counted,
-    missing_artifacts,
-    results_of,
-)
-from topk_platform.records.files import Kind
+from topk_platform.records.files import NEEDED, Kind, Unsound, damaged_artifacts, missing_artifacts
+from topk_platform.records.history import ArmHistory, StudyRows, last_counted, results_of
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.rows import Row
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from topk_platform.records import ArmState, StudyState
+from topk_platform.records.states import ArmState, StudyState
 from topk_platform.running.watching import Event, Progress, Watch, value_in_words, values_in_words
 from topk_platform.terminal import PlainConsole
 

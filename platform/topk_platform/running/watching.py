@@ -14,7 +14,9 @@ from typing import Literal, Self
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts, Durations, Ended, StudyProgress
-from topk_platform.records import ArmState, OpenTrial, Store, StudyState, TrialState, note_state
+from topk_platform.records.run_notes import OpenTrial
+from topk_platform.records.states import ArmState, StudyState, TrialState, note_state
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Scalar, Trial, TrialRecord
 
 __all__ = ["Event", "EventKind", "Faults", "Noting", "Progress", "Watch", "value_in_words", "values_in_words"]

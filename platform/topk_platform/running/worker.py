@@ -13,7 +13,8 @@ import torch
 from topk_platform.data import use_data_folder
 from topk_platform.data.dataset_table import backbone_hash
 from topk_platform.errors import ChangedError, FaultError, MissingDataError
-from topk_platform.records import Store, StoreKeeper
+from topk_platform.records.networks import StoreKeeper
+from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import cap_memory, outside_fault
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training import Heartbeat, Training, environment, run_trials

@@ -12,7 +12,7 @@ from topk_platform.data import Dataset
 from topk_platform.data.folders import is_left_out
 from topk_platform.data.images.own_files import plain_name
 from topk_platform.errors import UserError, unknown_name
-from topk_platform.records import SavedModel
+from topk_platform.records.networks import SavedModel
 from topk_platform.serving.card import with_calibration
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.conformal import calibrate, prevalences_of, sets

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from topk_platform.records import Row, SavedModel
+from topk_platform.records.networks import SavedModel
+from topk_platform.records.rows import Row
 from topk_platform.references import is_reference
 from topk_platform.results.intervals import Estimate
 from topk_platform.serving.package import Config

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from topk_platform.data import data_at
 from topk_platform.errors import StoreError, UserError, unknown_name
-from topk_platform.records import ArmHistory, Row, SavedModel, read_model
+from topk_platform.records.history import ArmHistory
+from topk_platform.records.networks import SavedModel, read_model
+from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import command_of
 from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read

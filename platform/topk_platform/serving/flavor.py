@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 
 from topk_platform.errors import UserError
-from topk_platform.records import SavedModel
+from topk_platform.records.networks import SavedModel
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.conformal import check_finite
 from topk_platform.serving.loader import assembled

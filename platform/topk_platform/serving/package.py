@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from topk_platform.errors import UserError
-from topk_platform.records import SavedModel
+from topk_platform.records.networks import SavedModel
 from topk_platform.specs import Inputs, Model
 from topk_platform.specs.checks import check
 from topk_platform.specs.codec import decode, encode

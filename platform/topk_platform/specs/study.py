@@ -81,7 +81,7 @@ class Study:
         plan: The searches and the seeds of its definition, for which claims are planned. ``with_budget`` sets it; empty
             if the study is as it was defined. It is never stored.
         measured: The K of the recorded trials of an arm, by its name, where a store has them with other K than
-            ``topk``; see ``topk_platform.records.as_recorded``. It is never stored.
+            ``topk``; see ``topk_platform.records.recorded.as_recorded``. It is never stored.
 
     Raises:
         UserError: if a name is unsafe, two arms have one name, the baseline is no arm's loss, a number is out of

@@ -13,8 +13,11 @@ from torch import Tensor
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.records import Ledger, Store, as_recorded, note_plan, progress_of, read_history
+from topk_platform.records.history import progress_of, read_history
+from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import save_guesses, save_ranks
+from topk_platform.records.recorded import as_recorded, note_plan
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.specs.metric_names import accuracy_k
 from topk_platform.versions import versions_of
@@ -56,10 +59,10 @@ def fake_run(
         store: The folder or URI of the store.
         score: Returns a trial's result; for a number or metrics, see :func:`fake_record`. If the result depends on the
             trial alone, the run is repeatable.
-        ranks: Returns the ranks of a confirmation, see :class:`~topk_platform.records.Ranks`; by default ranks of 100
-            images that agree with its test metrics.
-        guesses: Returns the K guesses of a confirmation, see :class:`~topk_platform.records.Guesses`; by default
-            guesses that agree with its ranks.
+        ranks: Returns the ranks of a confirmation, see :class:`~topk_platform.records.per_image.Ranks`; by default
+            ranks of 100 images that agree with its test metrics.
+        guesses: Returns the K guesses of a confirmation, see :class:`~topk_platform.records.per_image.Guesses`; by
+            default guesses that agree with its ranks.
         identities: Code, data and machine by arm identity, for tests of which trials count. By default the present code
             and ``FAKE_DATA``, so that a real run in the same store trains everything again.
         stop_after: How many trials end before the run stops; by default all.

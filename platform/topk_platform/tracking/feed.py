@@ -11,9 +11,10 @@ from pathlib import Path
 
 from topk_platform.errors import UserError, reason
 from topk_platform.records.ledger import Ledger, nothing_of
-from topk_platform.records.rows import epoch_rows, to_rows, trial_row
+from topk_platform.records.rows import to_rows
 from topk_platform.records.run_notes import Unfinished
 from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import epoch_rows, trial_row
 from topk_platform.specs import TrialRecord
 from topk_platform.tracking.answering import mlflow_of, prepare
 from topk_platform.tracking.trials import arms_of

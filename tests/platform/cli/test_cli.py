@@ -20,8 +20,9 @@ from made_records import keep_made_up
 
 from topk_platform import Study
 from topk_platform.protocol import StudyProgress
-from topk_platform.records import OpenTrial, Store
+from topk_platform.records.run_notes import OpenTrial
 from topk_platform.records.storage.checked_json import Mark, with_checksum
+from topk_platform.records.storage.store import Store
 from topk_platform.running.watching import Faults
 from topk_platform.specs import Status, Trial, TrialRecord
 

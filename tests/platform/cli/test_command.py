@@ -27,7 +27,8 @@ from topk_platform.cli.run_output import Course, exit_code, interrupts_reported,
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.data import data_at, data_folder
 from topk_platform.errors import UserError
-from topk_platform.records import OpenTrial, Store
+from topk_platform.records.run_notes import OpenTrial
+from topk_platform.records.storage.store import Store
 from topk_platform.results import Table
 from topk_platform.running.summary import Summary
 from topk_platform.running.watching import Event, Faults

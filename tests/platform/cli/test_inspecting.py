@@ -18,7 +18,8 @@ from topk_platform.cli import inspecting
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 from topk_platform.training import finish, run_trials
 
 REGIME = Regime("r", "digits")

@@ -11,7 +11,9 @@ from made_records import make_record, make_study
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.status import _early_table
-from topk_platform.records import Ledger, Recorded, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.recorded import Recorded
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.testing import fake_run
 

@@ -34,8 +34,8 @@ from topk_platform import (
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended, Slot
-from topk_platform.records import ArmHistory, progress_of, results_of
-from topk_platform.records.rows import trial_row
+from topk_platform.records.history import ArmHistory, progress_of, results_of
+from topk_platform.records.writer import trial_row
 from topk_platform.reports import to_csv, to_markdown
 from topk_platform.results import build_table
 from topk_platform.specs import EpochRecord, Trial, TrialRecord

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
-from topk_platform.records import Ledger, Store, read_all_ranks
-from topk_platform.records.writer import write_snapshot
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.per_image import read_all_ranks
+from topk_platform.records.snapshot import write_snapshot
+from topk_platform.records.storage.store import Store
 from topk_platform.reports.class_tables import classes_to_files
 from topk_platform.reports.exports import export_csv
 from topk_platform.reports.study_table import table

@@ -15,25 +15,23 @@ from made_records import make_record as record
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.errors import StoreError
-from topk_platform.records import (
-    DamagedError,
-    Ledger,
-    Row,
-    Store,
-    StoreKeeper,
+from topk_platform.records.files import (
+    KINDS,
+    Kind,
     Unsound,
     artifact_name,
     damaged_artifacts,
     missing_artifacts,
     quarantine,
-    read_guesses,
-    read_model,
-    read_ranks,
-    repair,
-    save_model,
 )
-from topk_platform.records.files import KINDS, Kind
-from topk_platform.records.rows import trial_row
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.networks import StoreKeeper, read_model, save_model
+from topk_platform.records.per_image import read_guesses, read_ranks
+from topk_platform.records.repairing import repair
+from topk_platform.records.rows import Row
+from topk_platform.records.storage.checked_json import DamagedError
+from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import trial_row
 from topk_platform.specs import Inputs, TrialRecord
 
 READERS = {"ranks": read_ranks, "guesses": read_guesses, "network": read_model}

@@ -15,8 +15,11 @@ import pytest
 
 from topk_platform import Study, load_model
 from topk_platform.errors import StoreError
-from topk_platform.records import Ledger, Store, damaged_artifacts, study_rows
+from topk_platform.records import history
+from topk_platform.records.files import damaged_artifacts
+from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.checked_json import SCHEMA_VERSION
+from topk_platform.records.storage.store import Store
 
 STUDY = "kept_store:study"
 TOP3 = {"cross_entropy": 0.981944, "smooth_topk_svm": 0.794444}
@@ -35,7 +38,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     def versions(study: Study) -> dict[str, str]:
         return {study.arm_id(arm): noted[study.arm_id(arm)].code_version for arm in study.arms}
 
-    monkeypatch.setattr(study_rows, "versions_of", versions)
+    monkeypatch.setattr(history, "versions_of", versions)
     return str(folder)
 
 

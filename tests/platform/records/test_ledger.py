@@ -19,23 +19,15 @@ from made_records import make_record as record
 from topk_platform import Study
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records import (
-    Ledger,
-    Row,
-    Store,
-    Writer,
-    last_counted,
-    nothing_of,
-    read_history,
-    results_of,
-    write_snapshot,
-)
-from topk_platform.records.rows import ledger_schema, ledger_table
+from topk_platform.records.history import last_counted, read_history, results_of
+from topk_platform.records.ledger import Ledger, nothing_of
+from topk_platform.records.rows import Row
+from topk_platform.records.snapshot import is_current, write_snapshot
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import Mark, with_checksum
 from topk_platform.records.storage.opened import Opened
-from topk_platform.records.storage.store import MARK
-from topk_platform.records.writer import is_current
+from topk_platform.records.storage.store import MARK, Store
+from topk_platform.records.writer import Writer, ledger_schema, ledger_table
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.versions import version_of
 from topk_studies import digits

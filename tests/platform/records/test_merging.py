@@ -10,7 +10,11 @@ import pytest
 from topk_platform import Study, UserError, table
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Recorded, Store, merge, read_state
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.merging import merge
+from topk_platform.records.recorded import Recorded
+from topk_platform.records.states import read_state
+from topk_platform.records.storage.store import Store
 from topk_platform.reports import to_files
 from topk_platform.testing import fake_run
 from topk_platform.versions import versions_of

@@ -13,17 +13,12 @@ from topk_platform import Float, Loss, Model, Protocol, Recipe, Regime, Study, g
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import StudyProgress
-from topk_platform.records import (
-    Ledger,
-    Recorded,
-    Store,
-    find,
-    last_counted,
-    progress_of,
-    read_history,
-    read_state,
-)
+from topk_platform.records.history import last_counted, progress_of, read_history
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.recorded import Recorded, find
+from topk_platform.records.states import read_state
 from topk_platform.records.storage.checked_json import with_checksum
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
 

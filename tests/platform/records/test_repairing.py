@@ -16,9 +16,11 @@ from made_records import make_record as record
 from topk_platform import Study
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Repaired, Store, repair
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.repairing import Repaired, repair
 from topk_platform.records.storage import checksums, delta
 from topk_platform.records.storage.opened import Opened
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -204,7 +206,7 @@ def test_a_commit_that_was_killed_before_its_checksums_counts(
 
 
 def rows(made: TrialRecord, table: delta.Writing) -> Any:
-    from topk_platform.records.rows import ledger_table
+    from topk_platform.records.writer import ledger_table
 
     return ledger_table([made], table.schema)
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from topk_platform.errors import StoreError
-from topk_platform.records import OpenTrial, Store, Unfinished
+from topk_platform.records.run_notes import OpenTrial, Unfinished
+from topk_platform.records.storage.store import Store
 
 
 def left(key: str, arm: str) -> OpenTrial:

@@ -19,7 +19,8 @@ from optuna.trial import TrialState
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 from topk_platform.reports import exports
 from topk_platform.reports.exports import export_csv, export_optuna
 from topk_platform.specs import EpochRecord, Trial, TrialRecord

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.records import ArmHistory, DataNote, Ledger, Samples, Store, note_data
+from topk_platform.records.history import ArmHistory
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.run_notes import DataNote, Samples, note_data
+from topk_platform.records.storage.store import Store
 from topk_platform.reports.methods import methods
 from topk_platform.reports.text_tables import markdown_parts
 from topk_platform.results.from_store import Held

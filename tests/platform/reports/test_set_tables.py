@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, Regime, Study, UserError, grid
-from topk_platform.records import ArmHistory, Ranks
+from topk_platform.records.history import ArmHistory
+from topk_platform.records.per_image import Ranks
 from topk_platform.reports import to_arrow, to_csv, to_markdown
 from topk_platform.reports.answer import answer
 from topk_platform.reports.table_data import arms_to_json

@@ -11,7 +11,8 @@ from scipy import stats
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
-from topk_platform.records import ArmHistory, Ranks
+from topk_platform.records.history import ArmHistory
+from topk_platform.records.per_image import Ranks
 from topk_platform.reports import to_csv, to_markdown
 from topk_platform.results import Table, build_table
 from topk_platform.results.cells import cell_of, marked

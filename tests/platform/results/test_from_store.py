@@ -23,7 +23,9 @@ from topk_platform import (
     table,
 )
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store, note_plan
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.recorded import note_plan
+from topk_platform.records.storage.store import Store
 from topk_platform.results.from_store import read
 from topk_platform.specs import Trial
 from topk_platform.specs.metric_names import accuracy_names

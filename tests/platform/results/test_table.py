@@ -14,7 +14,7 @@ from rich.console import Console
 
 from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
-from topk_platform.records import ArmHistory
+from topk_platform.records.history import ArmHistory
 from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
 from topk_platform.reports.result_tables import to_html, to_latex
 from topk_platform.results import Cell, Table, build_table, estimate

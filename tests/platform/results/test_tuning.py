@@ -12,7 +12,7 @@ import torch
 
 from topk_platform import TPE, Arm, Choice, Float, Int, Loss, Model, Protocol, Recipe, Regime, Study
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
-from topk_platform.records import ArmHistory, results_of
+from topk_platform.records.history import ArmHistory, results_of
 from topk_platform.reports.notes import range_edges_line
 from topk_platform.results import tuning as module
 from topk_platform.results.tuning import ArmTuning, edges

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
-from topk_platform.records import Row
-from topk_platform.records.rows import RowViews
+from topk_platform.records.rows import Row, RowViews
 from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.watching import Faults

@@ -17,8 +17,11 @@ import topk_studies
 from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.cli.planning import _plan_data, _print_plan
 from topk_platform.protocol import ArmProgress
-from topk_platform.records import Ledger, Store, StudyState, note_state, progress_of
+from topk_platform.records.history import progress_of
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.states import StudyState, note_state
 from topk_platform.records.storage.lease import Holder
+from topk_platform.records.storage.store import Store
 from topk_platform.running import plan as planning
 from topk_platform.running.cluster.machine import local_cpus
 from topk_platform.running.plan import plan

@@ -13,17 +13,12 @@ import pytest
 from driven import run_in_process
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plan, run
-from topk_platform.records import (
-    Ledger,
-    Row,
-    Store,
-    StoreKeeper,
-    artifact_name,
-    damaged_artifacts,
-    missing_artifacts,
-)
-from topk_platform.records.files import KINDS, Kind
+from topk_platform.records.files import KINDS, Kind, artifact_name, damaged_artifacts, missing_artifacts
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.networks import StoreKeeper
+from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import Mark
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
 

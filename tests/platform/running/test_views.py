@@ -16,17 +16,10 @@ from topk_platform.cli.run_output import print_event
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress, Tally
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.records import (
-    ArmState,
-    Ledger,
-    Recorded,
-    Store,
-    StudyState,
-    live_state,
-    note_plan,
-    note_state,
-    read_state,
-)
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.recorded import Recorded, note_plan
+from topk_platform.records.states import ArmState, StudyState, live_state, note_state, read_state
+from topk_platform.records.storage.store import Store
 from topk_platform.running.views import arms_text, headline, own_console, trials_text, view_on
 from topk_platform.running.watching import Event, Noting, Progress, Watch
 from topk_platform.specs import TrialRecord

@@ -16,9 +16,9 @@ from topk_platform.data import load
 from topk_platform.errors import FAULTS, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress
-from topk_platform.records import Store, damaged_artifacts, missing_artifacts
-from topk_platform.records.rows import trial_row
-from topk_platform.records.storage.store import MARK
+from topk_platform.records.files import damaged_artifacts, missing_artifacts
+from topk_platform.records.storage.store import MARK, Store
+from topk_platform.records.writer import trial_row
 from topk_platform.running import worker
 from topk_platform.running.trainable import TrialTrainable
 from topk_platform.specs import Trial, TrialRecord

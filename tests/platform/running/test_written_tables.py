@@ -18,7 +18,7 @@ from made_records import keep_made_up
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, plan, run
 from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.running import recording
 from topk_platform.running import tuner as tuning
 from topk_platform.running.preflight import arm_checks as reading

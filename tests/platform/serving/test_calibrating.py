@@ -14,7 +14,8 @@ import torch
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import Dataset, load
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 from topk_platform.serving.conformal import calibrate, prevalences_of
 from topk_platform.serving.set_calibration import METHODS
 

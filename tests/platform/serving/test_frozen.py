@@ -22,7 +22,8 @@ from scipy.stats import binomtest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import data_at
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 from topk_platform.serving.frozen import with_backbone
 from topk_platform.serving.package import Config
 from topk_platform.specs import Inputs

@@ -20,7 +20,8 @@ from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, ex
 from topk_platform.data import Dataset, data_at, load
 from topk_platform.data.images.decoding import crop
 from topk_platform.data.images.in_files import scaled
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.flavor import Predictor, _load_pyfunc
 from topk_platform.serving.network_inputs import read_inputs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.specs.checks import absolute, rounded
 
 

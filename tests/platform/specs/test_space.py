@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Schedule, Study, UserError
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.records import ArmHistory
+from topk_platform.records.history import ArmHistory
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.specs import Dimension, Scalar, Trial, active, in_order, reaching
 

@@ -23,14 +23,10 @@ from topk_platform import (
     report,
     table,
 )
-from topk_platform.records import (
-    Store,
-    damaged_artifacts,
-    progress_of,
-    read_guesses,
-    read_history,
-    read_ranks,
-)
+from topk_platform.records.files import damaged_artifacts
+from topk_platform.records.history import progress_of, read_history
+from topk_platform.records.per_image import read_guesses, read_ranks
+from topk_platform.records.storage.store import Store
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial, TrialRecord

@@ -23,7 +23,7 @@ from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES, MLFLOW
 from packaging.version import Version
 
 from topk_platform import Study, UserError
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.tracking import Feed, answering, check_tracking, mlflow_of, moved, tracking_uri
 
 pytestmark = pytest.mark.timeout(300)

@@ -17,7 +17,10 @@ from made_records import make_record as record
 
 from topk_platform import Study
 from topk_platform.errors import UserError
-from topk_platform.records import Ledger, Row, Store, Unfinished
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.rows import Row
+from topk_platform.records.run_notes import Unfinished
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
 from topk_platform.tracking import Feed, sync, tracking_uri, writing
 

@@ -21,7 +21,10 @@ from mlflow import MlflowClient
 from topk_platform import Study, UserError
 from topk_platform.identity import Identity
 from topk_platform.models import build_model
-from topk_platform.records import Ledger, artifact_name, read_history, save_model
+from topk_platform.records.files import artifact_name
+from topk_platform.records.history import read_history
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.networks import save_model
 from topk_platform.reports.table_data import arms_to_json
 from topk_platform.results.from_store import build_table
 from topk_platform.results.intervals import estimate

@@ -27,9 +27,11 @@ from made_records import make_record as record
 from mlflow import MlflowClient
 
 from topk_platform import Study, UserError
-from topk_platform.records import Ledger, Row, Store, artifact_name
-from topk_platform.records.files import write_artifact
-from topk_platform.records.rows import epoch_rows, to_rows, trial_row
+from topk_platform.records.files import artifact_name, write_artifact
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.rows import Row, to_rows
+from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import epoch_rows, trial_row
 from topk_platform.specs import EpochRecord, digest
 from topk_platform.tracking import check_tracking, sync, tracking_uri, trials, writing
 from topk_platform.tracking.writing import Experiment, make_database

@@ -31,7 +31,7 @@ from topk_platform import (
     UserError,
 )
 from topk_platform.data import load
-from topk_platform.records.rows import trial_row
+from topk_platform.records.writer import trial_row
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.specs import Study, Trial, TrialRecord
 from topk_platform.training import Session, check_loss, finish, run_trials

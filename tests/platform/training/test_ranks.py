@@ -13,8 +13,10 @@ from made_records import a_row
 
 from topk_platform import LongTail, Recipe, Regime
 from topk_platform.data import DATASETS, Dataset, digits, letters, load
-from topk_platform.records import Store, StoreKeeper, read_guesses, read_ranks
-from topk_platform.records.rows import trial_row
+from topk_platform.records.networks import StoreKeeper
+from topk_platform.records.per_image import read_guesses, read_ranks
+from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import trial_row
 from topk_platform.specs import GROUPS, Trial
 from topk_platform.training import finish, run_trials
 

@@ -16,7 +16,8 @@ from topk_platform import (
     Recipe,
     Regime,
 )
-from topk_platform.records import Store, StoreKeeper, forget
+from topk_platform.records.networks import StoreKeeper, forget
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
 from topk_platform.training.group import Stopwatch

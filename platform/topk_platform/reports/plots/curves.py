@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from topk_platform.protocol import Ended
-from topk_platform.records import Ranks
+from topk_platform.records.per_image import Ranks
 from topk_platform.reports.plots.drawing import legend, name_vertical, panels
 from topk_platform.reports.plots.plot_data import (
     OTHERS,

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from topk_platform.errors import UserError
-from topk_platform.records import ArmHistory, Row, read_guesses
+from topk_platform.records.history import ArmHistory
+from topk_platform.records.per_image import read_guesses
+from topk_platform.records.rows import Row
 from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import Held
 from topk_platform.results.table import Table, row_and_column

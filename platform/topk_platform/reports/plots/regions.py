@@ -18,7 +18,9 @@ from torch import nn
 
 from topk_platform.metrics import topk_credit
 from topk_platform.models import architecture_of, build_model
-from topk_platform.records import Row, Store, read_model
+from topk_platform.records.networks import read_model
+from topk_platform.records.rows import Row
+from topk_platform.records.storage.store import Store
 from topk_platform.reports.plots.drawing import legend_of, panels, wrapped
 from topk_platform.reports.plots.plot_data import INK, NothingToPlotError, Plotted, UnsuitedStudyError
 from topk_platform.specs import Arm, Regime, Scalar

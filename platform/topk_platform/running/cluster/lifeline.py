@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.driver_process import end, interrupts_wait
 from topk_platform.running.cluster.reaching import Patience
 from topk_platform.running.run_options import RunOptions

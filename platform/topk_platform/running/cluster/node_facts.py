@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from topk_platform.errors import StoreError, UserError, reason
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.references import import_reference
 from topk_platform.running.cluster.machine import slices_here
 from topk_platform.specs import Arm

@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.data import data_at, data_folder
 from topk_platform.errors import ClusterError, StoreError, UserError
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.capacity import cluster_size, nodes_for, trial_resources
 from topk_platform.running.cluster.connecting import joined
 from topk_platform.running.cluster.node_facts import (

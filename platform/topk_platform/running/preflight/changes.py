@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Row
-from topk_platform.records.rows import RowViews
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.rows import Row, RowViews
 from topk_platform.running.views import duration
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.checks import plural

@@ -12,7 +12,8 @@ from topk_platform.data import Dataset, apply_conditions, load, shot_words, shot
 from topk_platform.data.wrong_labels import Tracked, wrong_share
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
-from topk_platform.records import DataNote, Samples, Store, note_data, read_data
+from topk_platform.records.run_notes import DataNote, Samples, note_data, read_data
+from topk_platform.records.storage.store import Store
 from topk_platform.references import is_reference
 from topk_platform.specs import Arm, Regime, Repeats, Study, TrainFraction, digest
 from topk_platform.specs.checks import first_few

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from topk_platform.errors import StoreError
-from topk_platform.records import Store, check_undriven, driven
-from topk_platform.records.storage.lease import Holder, Lease
+from topk_platform.records.storage.lease import Holder, Lease, check_undriven, driven
+from topk_platform.records.storage.store import Store
 
 
 def left_by(store: Store, holder: Holder, number: int = 7) -> None:

@@ -20,8 +20,9 @@ from made_records import make_record as record
 
 from topk_platform.data import use_data_folder
 from topk_platform.errors import StoreError, UserError
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.backends import Folder
+from topk_platform.records.storage.store import Store
 from topk_platform.specs import Study
 
 
@@ -237,7 +238,8 @@ def test_a_folder_needs_neither_obstore_nor_delta_lake(tmp_path: Path) -> None:
     """Where models are only trained, as by `make gpu`, there may be neither."""
     code = (
         "import sys; sys.modules['obstore'] = sys.modules['deltalake'] = None\n"
-        "from topk_platform.records import Store, StoreKeeper\n"
+        "from topk_platform.records.networks import StoreKeeper\n"
+        "from topk_platform.records.storage.store import Store\n"
         f"store = Store.open({str(tmp_path)!r})\n"
         "store.check_writable(); store.write('a/b', b'c'); keeper = StoreKeeper(store)\n"
         "print(store.read('a/b'), store.names('a'), store.folders(), store.create('a/b', b'd'))\n"

@@ -14,8 +14,10 @@ from made_records import make_record as record
 from made_records import make_study
 
 from topk_platform.errors import StoreError, UserError
-from topk_platform.records import Ledger, Store, repair
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.repairing import repair
 from topk_platform.records.storage.opened import Opened
+from topk_platform.records.storage.store import Store
 
 HOSTILE = " .%#?&=+;:,@~$!'\"`*<>(){}[]|^\\-_aZ09äé日\u0301\u202e\u00a0😀\t\n\x7f\x80"
 REFUSED = re.compile(r"[][|^\\\t\n\x7f]|%[0-9a-fA-F]{2}")

@@ -16,19 +16,13 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
-from topk_platform.records import (
-    DataNote,
-    Ledger,
-    Row,
-    Samples,
-    Store,
-    artifact_name,
-    files,
-    note_data,
-    read_guesses,
-    read_ranks,
-)
-from topk_platform.records.per_image import save_guesses, save_ranks
+from topk_platform.records import files
+from topk_platform.records.files import artifact_name
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.per_image import read_guesses, read_ranks, save_guesses, save_ranks
+from topk_platform.records.rows import Row
+from topk_platform.records.run_notes import DataNote, Samples, note_data
+from topk_platform.records.storage.store import Store
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.confusion import _named, groups_of, sharing
 from topk_platform.reports.plots.drawing import figure

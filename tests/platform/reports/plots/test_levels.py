@@ -15,7 +15,9 @@ from safetensors.torch import load
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, UserError, grid, plot
 from topk_platform.data import ring
-from topk_platform.records import Ledger, Store, read_model
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.networks import read_model
+from topk_platform.records.storage.store import Store
 from topk_platform.reports.plots import NothingToPlotError
 from topk_platform.reports.plots.levels import level_sets, simplex, topk_error, values_on
 from topk_platform.reports.plots.regions import densities

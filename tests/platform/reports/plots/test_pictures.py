@@ -18,7 +18,9 @@ from scipy import sparse
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, grid, plot
 from topk_platform.data import Dataset, Split, from_tensors, load
-from topk_platform.records import Ledger, Store, read_guesses, read_ranks
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.per_image import read_guesses, read_ranks
+from topk_platform.records.storage.store import Store
 from topk_platform.reports.plots import NothingToPlotError, UnsuitedStudyError
 from topk_platform.reports.plots.pictures import draw_pairs, pixels_of, worst_pairs
 from topk_platform.reports.plots.plot_data import RunGuesses

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime
-from topk_platform.records import Store
+from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.node_facts import Finding, Question, examine, fingerprints, grouped
 from topk_platform.training import environment
 from topk_platform.versions import loaded_version

@@ -20,8 +20,11 @@ from topk_platform.cli.status import status
 from topk_platform.errors import ClusterError, StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import StudyProgress
-from topk_platform.records import Ledger, Store, StoreKeeper, progress_of, read_history
+from topk_platform.records.history import progress_of, read_history
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.storage.backends import Folder
+from topk_platform.records.storage.store import Store
 from topk_platform.reports import to_markdown
 from topk_platform.running import loop
 from topk_platform.running.cluster import nodes as machines

@@ -10,7 +10,8 @@ import pytest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.records import Ledger, Store
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.storage.store import Store
 from topk_platform.running.preflight.changes import outdated
 from topk_platform.specs import Trial, TrialRecord
 

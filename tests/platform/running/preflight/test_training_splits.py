@@ -29,7 +29,11 @@ from topk_platform import (
 )
 from topk_platform.data import Dataset, load
 from topk_platform.identity import Identity
-from topk_platform.records import DamagedError, Ledger, Store, progress_of, read_data, read_history
+from topk_platform.records.history import progress_of, read_history
+from topk_platform.records.ledger import Ledger
+from topk_platform.records.run_notes import read_data
+from topk_platform.records.storage.checked_json import DamagedError
+from topk_platform.records.storage.store import Store
 from topk_platform.running.preflight import training_splits
 from topk_platform.running.preflight import training_splits as module
 from topk_platform.running.preflight.arm_checks import check_study
