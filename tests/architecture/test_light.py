@@ -124,7 +124,7 @@ READING = (
     ("table light_lab:study --claims", "They are level."),
     ("table berrada2018_noise --claims --format csv", "waits for data"),
     ("plan light_lab:study", "0 trials left"),
-    ("export light_lab:study --format csv --to light.csv", "10 trials in"),
+    ("export light_lab:study --format csv --to light.csv", "wrote light.csv"),
 )
 
 # Every command that reads, with what its JSON has at the top: an object's names, or those of a list's first object.

@@ -15,10 +15,11 @@ from topk_platform.cli.consoles import Exit, check_suffix, print_json, say, writ
 from topk_platform.cli.options import check_format, nonblank
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
-from topk_platform.reports.exports import export_csv, export_optuna
+from topk_platform.reports.exports import trials_csv
 from topk_platform.reports.text_tables import rows_to_csv
 from topk_platform.serving.package import Config
 from topk_platform.serving.set_calibration import METHODS
+from topk_platform.specs import Study
 from topk_platform.specs.checks import plural
 from topk_platform.terminal import printable
 
@@ -94,16 +95,26 @@ def export(
         )
         say(f"{exported.config.arm}, seed {exported.seed}: {', '.join(exported.files)} in {to}")
         return
+    files = _files_for_others(requested, Path(to).expanduser(), output, store=store, data=data, note=note)
+    for file, content in files.items():
+        write_file(file, content)
+        say(f"wrote {file}, {len(content):,} bytes")
+
+
+def _files_for_others(
+    study: Study, path: Path, output: str, *, store: str, data: str | None, note: str
+) -> dict[Path, bytes]:
+    """Return the files of an export without a network."""
+    if output == "csv":
+        trials, codebook = trials_csv(study, store=store)
+        return {path: trials.encode(), path.with_suffix(".codebook.csv"): codebook.encode()}
     if output == "findings":
         from topk_platform.reports.findings_export import findings  # noqa: PLC0415 - torch
 
-        exported_findings = findings(requested, store=store, data=data, note=note)
-        content = exported_findings.to_bytes()
-        write_file(Path(to), content)
-        say(f"{to}: {len(content):,} bytes; {exported_findings.origin()}")
-        return
-    written = (export_csv if output == "csv" else export_optuna)(requested, to, store=store)
-    say(f"{plural(written.trials, 'trial')} in {' and '.join(map(str, written.files))}")
+        return {path: findings(study, store=store, data=data, note=note).to_bytes()}
+    from topk_platform.reports.optuna_journal import optuna_journal  # noqa: PLC0415 - Optuna
+
+    return {path: optuna_journal(study, store=store)}
 
 
 def _check_export(output: str, arm: str | None, seed: int | None, more: bool) -> None:

@@ -17,8 +17,13 @@ from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.storage.store import Store
 from topk_platform.reports import page, plots
 from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, TABLE_FORMATS, as_format, drawn_from, or_of
-from topk_platform.reports.claim_tables import CLAIM_FORMATS, claims_as, claims_to_rows
-from topk_platform.reports.class_tables import CLASS_FORMATS, classes_as, classes_to_rows
+from topk_platform.reports.claims_and_classes import (
+    FORMATS,
+    claims_as,
+    claims_to_rows,
+    classes_as,
+    classes_to_rows,
+)
 from topk_platform.reports.notes import without_ranks
 from topk_platform.reports.study_table import table as read_table
 from topk_platform.reports.table_data import to_rows
@@ -67,7 +72,7 @@ def table(
 
     Example: topk table letters_quick --format latex > table.tex
     """
-    check_format(output, *(CLAIM_FORMATS if claims else TABLE_FORMATS), json=json)
+    check_format(output, *(FORMATS if claims else TABLE_FORMATS), json=json)
     if claims and (metric or by or only or seeds):
         raise UserError("--metric, --by, --only and --seeds are for a table, not for --claims")
     if by:
@@ -107,8 +112,8 @@ def _check_by_class(by: str, output: str, more: bool) -> None:
     """Raise ``UserError`` for options that do not go together with results by class."""
     if by != "class":
         raise UserError(f"--by must be class, got {by!r}")
-    if output not in CLASS_FORMATS:
-        raise UserError(f"--by class is written as {or_of(CLASS_FORMATS)}, got --format {output}")
+    if output not in FORMATS:
+        raise UserError(f"--by class is written as {or_of(FORMATS)}, got --format {output}")
     if more:
         raise UserError("--metric is not for --by class: it has top-1 and top-K of every class")
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from topk_platform.identity import counts_in_words
 from topk_platform.protocol import Tally
 from topk_platform.reports.words import ERRORS, command, in_range, points
 from topk_platform.results.intervals import ONE_SEARCH
-from topk_platform.results.runs import Unlike
 from topk_platform.results.table import Fruitless, Table, row_and_column
-from topk_platform.results.tuning import Edge
 from topk_platform.specs.checks import first_few, plural
 from topk_platform.specs.metric_names import GROUPS, less_is_better
 
@@ -19,9 +17,7 @@ __all__ = [
     "caption",
     "ends",
     "legend",
-    "machine_kinds_line",
     "notes",
-    "range_edges_line",
     "setting",
     "striking",
     "without_ranks",
@@ -146,13 +142,11 @@ def _fruitless(result: Fruitless) -> str:
 
 def notes(table: Table) -> list[str]:
     """Return what is special about a table's results, a line each."""
-    report = command("report", table.study, given=table.given) if table.stored else ""
     lines = [
         *_empty_groups(table),
         *_lost_searches(table),
         *_untuned(table),
-        range_edges_line(table.edges, report),
-        machine_kinds_line(table.unlike),
+        *_range_edges(table),
         *_sources(table),
     ]
     if table.outdated:
@@ -217,6 +211,20 @@ def _untuned(table: Table) -> Iterator[str]:
         yield f"{kept} of {len(ended)} searched arms kept their first values: no trial was better on validation data."
 
 
+def _range_edges(table: Table) -> Iterator[str]:
+    """Yield the line about chosen values near an end of their range; findings have no page that lists all of them."""
+    if not (chosen := table.edges):
+        return
+    arm, edge = chosen[0]
+    page = command("report", table.study, given=table.given)
+    listed = f"; `{page}` lists all" if table.stored and len(chosen) > 1 else ""
+    yield (
+        f"{plural(len(chosen), 'chosen value')} within 5 % of an end of the range, so that better values may lie "
+        f"beyond, such as {arm}: {edge.in_words}{listed}. A wider range is another search, which trains all trials of "
+        "its arm anew."
+    )
+
+
 def _sources(table: Table) -> Iterator[str]:
     """Yield the line about the sources of the published numbers."""
     numbers = [cell.published for cell in table.cells.values() if cell.published is not None]
@@ -228,36 +236,3 @@ def _sources(table: Table) -> Iterator[str]:
     if any(number.split == "validation" for number in numbers):
         line += " Numbers with the word validation are of the paper's validation split."
     yield line
-
-
-def range_edges_line(chosen: Sequence[tuple[str, Edge]], lists: str = "") -> str:
-    """Return the line about chosen values near an end of their range; empty if there are none.
-
-    Args:
-        chosen: These values, each with the name of its arm.
-        lists: The command that lists all of them; empty if there is none, as for findings.
-    """
-    if not chosen:
-        return ""
-    arm, edge = chosen[0]
-    listed = f"; `{lists}` lists all" if lists and len(chosen) > 1 else ""
-    return (
-        f"{plural(len(chosen), 'chosen value')} within 5 % of an end of the range, so that better values may lie "
-        f"beyond, such as {arm}: {edge.in_words}{listed}. A wider range is another search, which trains all trials of "
-        "its arm anew."
-    )
-
-
-def machine_kinds_line(result: Mapping[tuple[str, str], Unlike]) -> str:
-    """Return the line about differences between runs on different kinds of machine; empty if there are none.
-
-    Args:
-        result: The pairs of runs on different kinds of machine, by row and column.
-    """
-    arms = [
-        f"{row}, {column}: {' and '.join(sorted({kind or 'unknown' for kinds in pairs.values() for kind in kinds}))}"
-        for (row, column), pairs in result.items()
-    ]
-    count = plural(sum(map(len, result.values())), "pair")
-    text = f"Different kinds of machine within {count} of compared runs, which is part of the difference"
-    return f"{text}: {first_few(arms, _SHOWN)}." if arms else ""

@@ -14,8 +14,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
 from topk_platform.reports.answer import answer
-from topk_platform.reports.claim_tables import claim_tables, claims_line
-from topk_platform.reports.class_tables import EXPLAINED, class_tables
+from topk_platform.reports.claims_and_classes import EXPLAINED, claim_tables, claims_line, class_tables
 from topk_platform.reports.methods import methods, tuning
 from topk_platform.reports.notes import legend, notes, setting, striking
 from topk_platform.reports.plots import plotted

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmHistory
 from topk_platform.records.rows import Row
 from topk_platform.reports.result_tables import chosen_metrics, to_markdown
@@ -28,36 +27,19 @@ __all__ = [
     "to_arrow",
     "to_csv",
     "to_files",
-    "to_parquet",
     "to_rows",
-    "to_seeds",
 ]
 
 _Rows = list[dict[str, Any]]
 
-_TEXTS = (
-    *("loss", "regime", "model", "metric", "covers", "difference_covers", "family", "mark", "status", "key"),
-    *("published_split", "published_source", "name", "confused_name"),
-)
-_COUNTS = (
-    *(
-        "n",
-        "seeds",
-        "diverged",
-        "failed",
-        "search_trials",
-        "search_diverged",
-        "search_failed",
-        "difference_n",
-    ),
-    *("seed", "published_n", "class", "images", "k", "confused_with"),
-)
-_FLAGS = ("best", "equivalent")
 _KINDS = {
-    **dict.fromkeys(_TEXTS, pa.string()),
-    **dict.fromkeys(_COUNTS, pa.int64()),
-    **dict.fromkeys(_FLAGS, pa.bool_()),
+    pa.string(): "loss regime model metric covers difference_covers family mark status key published_split "
+    "published_source name confused_name",
+    pa.int64(): "n seeds diverged failed search_trials search_diverged search_failed difference_n seed published_n "
+    "class images k confused_with",
+    pa.bool_(): "best equivalent",
 }
+_TYPES = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 """The types of the columns that do not hold floating-point numbers."""
 
 
@@ -68,7 +50,7 @@ def arrow_table(columns: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> pa
         columns: The names of the columns, which decide their types.
         rows: The values of each row by column; None if there is no value.
     """
-    return pa.Table.from_pylist(rows, pa.schema([(name, _KINDS.get(name, pa.float64())) for name in columns]))
+    return pa.Table.from_pylist(rows, pa.schema([(name, _TYPES.get(name, pa.float64())) for name in columns]))
 
 
 def to_arrow(table: Table) -> pa.Table:
@@ -109,10 +91,12 @@ def _row(table: Table, key: tuple[str, str, str], cell: Cell) -> dict[str, Any]:
     return {
         **dict(zip(("loss", table.across, "metric"), key, strict=True)),
         **_estimated(cell.value),
-        **dict(zip(("seeds", "diverged", "failed"), _ended(cell.confirmed), strict=True)),
-        **dict(
-            zip(("search_trials", "search_diverged", "search_failed"), _ended(cell.searched), strict=True)
-        ),
+        "seeds": cell.confirmed.ended,
+        "diverged": cell.confirmed.diverged,
+        "failed": cell.confirmed.failed,
+        "search_trials": cell.searched.ended,
+        "search_diverged": cell.searched.diverged,
+        "search_failed": cell.searched.failed,
         "best": cell.best,
         "difference": difference.pop("mean"),
         **{f"difference_{name}": value for name, value in difference.items()},
@@ -131,33 +115,28 @@ def _row(table: Table, key: tuple[str, str, str], cell: Cell) -> dict[str, Any]:
     }
 
 
-def _ended(tally: Tally) -> tuple[int, int, int]:
-    return tally.ended, tally.diverged, tally.failed
-
-
 def _estimated(estimate: Estimate | None) -> dict[str, Any]:
     names = ("mean", "half_width", "low", "high", "covers", "n")
-    values = {name: getattr(estimate, name, None) for name in names}
-    return values | {name: _known(values[name]) for name in ("half_width", "low", "high")}
+    return {name: _known(getattr(estimate, name, None)) for name in names}
 
 
-def _known(number: float | None) -> float | None:
-    return None if number is None or math.isnan(number) else number
+def _known(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def to_seeds(table: Table) -> pa.Table:
+def _seeds(table: Table) -> _Rows:
     """Return a row for each ended confirmation of the table's arms, with its status and its test metrics."""
-    return arrow_table(*_seeds(table))
-
-
-def _seeds(table: Table) -> tuple[list[str], _Rows]:
-    columns = ["loss", table.across, "seed", "status", "key", *table.study.tabled]
-    rows = [
-        (*key, seed, row["status"], row["key"], *(row[f"test.{metric}"] for metric in table.study.tabled))
+    return [
+        {
+            **dict(zip(("loss", table.across), key, strict=True)),
+            "seed": seed,
+            "status": row["status"],
+            "key": row["key"],
+            **{metric: row[f"test.{metric}"] for metric in table.study.tabled},
+        }
         for key, confirmations in table.confirmations.items()
         for seed, row in confirmations.items()
     ]
-    return columns, [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def parquet(table: pa.Table) -> bytes:
@@ -165,11 +144,6 @@ def parquet(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     return bytes(sink.getvalue())
-
-
-def to_parquet(table: Table) -> bytes:
-    """Return the table of :func:`to_arrow` as a Parquet file."""
-    return parquet(to_arrow(table))
 
 
 def to_csv(table: Table, metrics: Sequence[str] = ()) -> str:
@@ -190,12 +164,13 @@ def to_files(table: Table) -> dict[str, bytes]:
 
     These are the table as Markdown, CSV and Parquet, and its seeds as CSV and Parquet.
     """
+    columns, seeds = ["loss", table.across, "seed", "status", "key", *table.study.tabled], _seeds(table)
     return {
         "table.md": to_markdown(table).encode(),
         "table.csv": to_csv(table).encode(),
-        "table.parquet": to_parquet(table),
-        "seeds.csv": rows_to_csv(*_seeds(table)).encode(),
-        "seeds.parquet": parquet(to_seeds(table)),
+        "table.parquet": parquet(to_arrow(table)),
+        "seeds.csv": rows_to_csv(columns, seeds).encode(),
+        "seeds.parquet": parquet(arrow_table(columns, seeds)),
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +25,7 @@ __all__ = [
     "markdown_parts",
     "markdown_table",
     "rows_to_csv",
+    "tables_as",
 ]
 
 _STYLES = {"confirmed": "green", "refuted": "red", "undecided": "yellow", "waits for data": "dim"}
@@ -148,6 +149,13 @@ def markdown_parts(tables: Iterable[TextTable], level: int = 2) -> Iterator[str]
         yield f"{'#' * level} {table.title}"
         yield markdown_table(table.header, table.emphasized("**", "**"))
         yield from filter(None, [table.note])
+
+
+def tables_as(output: str, title: str, line: str, tables: Sequence[TextTable]) -> str | Group:
+    """Return tables with a line about all of them: in ``"md"`` below the title, in ``"rich"`` under the tables."""
+    if output == "md":
+        return "\n\n".join([f"# {title}", line, *markdown_parts(tables)]) + "\n"
+    return Group(*tables, Text(line, "dim"))
 
 
 def html_table(table: TextTable, caption: str = "") -> str:

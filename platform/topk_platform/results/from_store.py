@@ -17,7 +17,7 @@ from topk_platform.records.recorded import as_recorded, read_plan
 from topk_platform.records.run_notes import DataNote, read_data
 from topk_platform.records.storage.store import Store
 from topk_platform.results.cells import Cell, CellKey, cell_of, marked, tested
-from topk_platform.results.runs import IMAGES, ReadRanks, Runs, Unlike, runs_of_all, unlike
+from topk_platform.results.runs import IMAGES, ReadRanks, Runs, runs_of_all
 from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column
 from topk_platform.specs import Arm, Study
 
@@ -154,22 +154,11 @@ def build_table(
         choosers={keys[i]: c for i, arm in counting.items() if (c := _choosers(arm))},
         across=across,
         confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},
-        unlike={keys[i]: pairs for i, pairs in _unlike(study, histories, runs).items() if i in keys},
         tested={column: count for column, (count, _) in images.items()},
         units={column: what for column, (_, what) in images.items() if what != IMAGES},
         left=sum(arm.left for arm in counting.values()),
         without_ranks=sum(lacking[arm_id] for arm_id in shown),
     )
-
-
-def _compared(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, list[str]]:
-    """Return the arms by their baseline, the one of their regime and model; ``""`` for arms without a baseline."""
-    arms = {arm_id: history.arm for arm_id, history in histories.items()}
-    named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
-    result: dict[str, list[str]] = {}
-    for arm_id, arm in arms.items():
-        result.setdefault(named.get((arm.regime.name, arm.model.label), ""), []).append(arm_id)
-    return result
 
 
 def _cells(
@@ -180,12 +169,17 @@ def _cells(
     read: ReadRanks | None,
 ) -> tuple[dict[CellKey, Cell], dict[str, int]]:
     """Return the cells, and how many confirmations lack their ranks, by arm identity."""
+    arms = {arm_id: history.arm for arm_id, history in histories.items()}
+    named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
+    compared: dict[str, list[str]] = {}  # by the baseline of their regime and model; "" for arms without one
+    for arm_id, arm in arms.items():
+        compared.setdefault(named.get((arm.regime.name, arm.model.label), ""), []).append(arm_id)
     cells: dict[CellKey, tuple[Cell, Tally]] = {}
     lacking: dict[str, int] = {}
-    for baseline, arm_ids in _compared(study, histories).items():
+    for baseline, arm_ids in compared.items():
         theirs = runs[baseline].with_ranks(read) if baseline else Runs()
         for arm_id in arm_ids:
-            arm = histories[arm_id].arm
+            arm = arms[arm_id]
             ours = theirs if arm_id == baseline else runs[arm_id].with_ranks(read)
             beside = Runs() if arm_id == baseline else theirs
             lacking[arm_id] = ours.without_ranks
@@ -195,13 +189,6 @@ def _cells(
                 if cell.value is not None or cell.published is not None or ours.fruitless:
                     cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
     return marked(cells, study.equivalence / 100), lacking
-
-
-def _unlike(study: Study, histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs]) -> dict[str, Unlike]:
-    """Return the pairs of runs on different kinds of machine, by the arm that is compared with its baseline."""
-    compared = {baseline: arms for baseline, arms in _compared(study, histories).items() if baseline}
-    result = {arm: unlike(runs[arm], runs[baseline]) for baseline, arms in compared.items() for arm in arms}
-    return {arm: pairs for arm, pairs in result.items() if pairs}
 
 
 def _choices(results: ArmResults) -> Iterator[ChosenValues]:

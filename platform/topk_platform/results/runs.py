@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from topk_platform.identity import machine_of
 from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmResults
 from topk_platform.records.per_image import Ranks
@@ -19,20 +18,14 @@ __all__ = [
     "Parts",
     "ReadRanks",
     "Runs",
-    "Unlike",
     "column_of",
     "least_variance",
-    "runs_of",
     "runs_of_all",
     "sums",
-    "unlike",
 ]
 
 ReadRanks = Callable[[Sequence[Row]], Mapping[str, Ranks]]
 """A function that returns the ranks of runs by key, from their ledger rows, if the ranks were kept."""
-
-Unlike = Mapping[int, tuple[str, str]]
-"""The kinds of machine of an arm's run and of the baseline's, by seed, where they differ."""
 
 Parts = Sequence[tuple[float, "Runs"]]
 """Weights and runs of arms."""
@@ -121,17 +114,6 @@ class Runs:
         return replace(self, ranks=ranks, without_ranks=len(completed) - len(ranks))
 
 
-def runs_of(results: ArmResults) -> Runs:
-    """Return the runs of an arm that count.
-
-    Args:
-        results: The arm's results that count.
-    """
-    searched = Tally.of(row["status"] for row in results.searched())
-    searches = results.arm.repeats.count if results.arm.is_searched else 0
-    return Runs(results.confirmations(), searched, searches)
-
-
 def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Runs]:
     """Return the runs of all arms that count, each with its column.
 
@@ -142,7 +124,9 @@ def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Ru
     columns: dict[tuple[str, str], dict[str, Runs]] = {}
     for arm_id, of_arm in results.items():
         column = of_arm.arm.regime.name, of_arm.arm.model.label
-        columns.setdefault(column, {})[arm_id] = runs_of(of_arm)
+        searched = Tally.of(row["status"] for row in of_arm.searched())
+        searches = of_arm.arm.repeats.count if of_arm.arm.is_searched else 0
+        columns.setdefault(column, {})[arm_id] = Runs(of_arm.confirmations(), searched, searches)
     result: dict[str, Runs] = {}
     for name, arms in columns.items():
         common = column_of(study, name, {results[i].arm.loss.label: runs for i, runs in arms.items()})
@@ -197,16 +181,3 @@ def sums(parts: Parts, metric: str, seeds: Iterable[int] | None = None) -> dict[
     if seeds is None:
         seeds = sorted(set.intersection(*(set(values) for _, values in result)))
     return {seed: sum(weight * values[seed] for weight, values in result) for seed in seeds}
-
-
-def unlike(ours: Runs, theirs: Runs) -> Unlike:
-    """Return the pairs of completed runs of two arms that were made on different kinds of machine."""
-    kinds = [
-        {seed: machine_of(row) for seed, row in runs.confirmations.items() if row["status"] == "completed"}
-        for runs in (ours, theirs)
-    ]
-    return {
-        seed: (kinds[0][seed], kinds[1][seed])
-        for seed in sorted(kinds[0].keys() & kinds[1].keys())
-        if kinds[0][seed] != kinds[1][seed]
-    }

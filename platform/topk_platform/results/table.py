@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from topk_platform.protocol import Tally
 from topk_platform.records.rows import Row
 from topk_platform.results.cells import Cell
-from topk_platform.results.runs import Unlike
 from topk_platform.results.tuning import Edge, edges
 from topk_platform.specs import Arm, Phase, Scalar, Study
 from topk_platform.specs.fields import Whole
@@ -74,7 +73,6 @@ class Table:
         across: What the columns are, ``"regime"`` or ``"model"``.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
         left: How many trials of these arms have not ended.
-        unlike: The pairs of runs behind a difference that were made on different kinds of machine, by row and column.
         tested: The number of test images, or of groups of them, by column, where it is known.
         units: The name of the groups that ``tested`` counts, such as ``"typefaces"``, by column; missing for test
             images.
@@ -98,7 +96,6 @@ class Table:
     across: str = "regime"
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
     left: int = 0
-    unlike: Mapping[tuple[str, str], Unlike] = field(default_factory=dict)
     tested: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     without_ranks: int = 0

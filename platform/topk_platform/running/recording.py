@@ -16,9 +16,8 @@ from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.snapshot import is_current, write_snapshot
 from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import Writer
-from topk_platform.reports import to_files
-from topk_platform.reports.class_tables import CLASSES, classes_to_files
-from topk_platform.reports.table_data import arms_to_json
+from topk_platform.reports.claims_and_classes import CLASSES, classes_to_files
+from topk_platform.reports.table_data import arms_to_json, to_files
 from topk_platform.results import build_table
 from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord

@@ -36,7 +36,8 @@ from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended, Slot
 from topk_platform.records.history import ArmHistory, progress_of, results_of
 from topk_platform.records.writer import trial_row
-from topk_platform.reports import to_csv, to_markdown
+from topk_platform.reports.result_tables import to_markdown
+from topk_platform.reports.table_data import to_csv
 from topk_platform.results import build_table
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 

@@ -16,8 +16,8 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.snapshot import write_snapshot
 from topk_platform.records.storage.store import Store
-from topk_platform.reports.class_tables import classes_to_files
-from topk_platform.reports.exports import export_csv
+from topk_platform.reports.claims_and_classes import classes_to_files
+from topk_platform.reports.exports import trials_csv
 from topk_platform.reports.study_table import table
 from topk_platform.reports.table_data import to_files
 from topk_platform.results.by_class import class_results
@@ -108,10 +108,9 @@ def test_the_queries_run(
     assert len(queries) == 3
 
 
-def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path], tmp_path: Path) -> None:
+def test_the_page_has_the_columns_of_an_export(run: tuple[Study, Path]) -> None:
     study, store = run
-    export_csv(study, tmp_path / "all.csv", store=store)
-    columns = folded((tmp_path / "all.csv").read_text().splitlines()[0].split(","))
+    columns = folded(trials_csv(study, store=store)[0].splitlines()[0].split(","))
     section = PAGE[PAGE.index("## `topk export") : PAGE.index("## `ranks/")]
     own = documented("topk export --format csv")
     assert own == ["metric", "split", "value"] and set(columns) <= {*own, *documented("trials.parquet")}

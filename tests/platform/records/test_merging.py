@@ -15,7 +15,7 @@ from topk_platform.records.merging import merge
 from topk_platform.records.recorded import Recorded
 from topk_platform.records.states import read_state
 from topk_platform.records.storage.store import Store
-from topk_platform.reports import to_files
+from topk_platform.reports.table_data import to_files
 from topk_platform.testing import fake_run
 from topk_platform.versions import versions_of
 from topk_studies import digits

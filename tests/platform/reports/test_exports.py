@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +15,12 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
-from topk_platform.reports import exports
-from topk_platform.reports.exports import export_csv, export_optuna
+from topk_platform.reports.exports import trials_csv
+from topk_platform.reports.optuna_journal import optuna_journal
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.versions import versions_of
 
@@ -30,8 +28,15 @@ RATE = {"learning_rate": Float(0.01, 1, log=True)}
 ENDS = ("completed", "pruned", "diverged", "completed")
 
 
+Topk = Callable[..., tuple[int, str, str]]
+
+
 @pytest.fixture(scope="module")
 def study() -> Study:
+    return a_study()
+
+
+def a_study() -> Study:
     losses = [
         Loss("cross_entropy", RATE, {"learning_rate": 0.1}),
         Loss("smooth_topk_svm", {"tau": Float(0.1, 10)} | RATE, {"learning_rate": 0.1, "tau": 1.0}),
@@ -66,7 +71,7 @@ def made(study: Study, arm: Arm, code: str, number: int, seed: int, status: str)
 
 
 def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: Path) -> None:
-    written = export_optuna(study, tmp_path / "j", store=store)
+    (tmp_path / "j").write_bytes(optuna_journal(study, store=store))
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "j")))
     names = optuna.get_all_study_names(storage)
     assert sorted(names) == sorted(arm.name for arm in study.arms if arm.is_searched)
@@ -87,36 +92,11 @@ def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: 
         states = Counter(trial.state for trial in result.trials)
         assert states == {TrialState.COMPLETE: 2, TrialState.PRUNED: 1, TrialState.FAIL: 1}
         assert result.best_trial.number == 3
-    assert seen == len(rows) == written.trials
-    with pytest.raises(UserError, match="--to must be a new file"):
-        export_optuna(study, tmp_path / "j", store=store)
+    assert seen == len(rows)
 
 
-def test_an_export_that_breaks_off_leaves_nothing_behind(
-    study: Study, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add, calls = exports._add, iter([None, OSError(28, "No space left on device")])
-
-    def full(*arguments: object) -> int:
-        if (error := next(calls)) is not None:
-            raise error
-        return add(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(exports, "_add", full)
-    with pytest.raises(UserError, match="No space left"):
-        export_optuna(study, tmp_path / "j", store=store)
-    monkeypatch.setattr(exports, "_add", add)
-    assert list(tmp_path.iterdir()) == []
-    assert export_optuna(study, tmp_path / "j", store=store).trials == 8
-    assert [path.name for path in tmp_path.iterdir()] == ["j"]
-
-
-def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, tmp_path: Path) -> None:
-    written = export_csv(study, tmp_path / "t.csv", store=store)
-    with (tmp_path / "t.csv").open() as file:
-        lines = list(csv.DictReader(file))
-    with (tmp_path / "t.codebook.csv").open() as file:
-        codebook = list(csv.DictReader(file))
+def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path) -> None:
+    lines, codebook = (list(csv.DictReader(io.StringIO(text))) for text in trials_csv(study, store=store))
     assert [line["column"] for line in codebook] == list(lines[0])
     assert all(line["meaning"] for line in codebook)
     rows = Ledger.open(Store.open(store), "s").rows()
@@ -127,36 +107,23 @@ def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path, 
         if row["seed"] or split != "test"
     }
     assert {(line["key"], line["split"], line["metric"]): float(line["value"]) for line in lines} == expected
-    assert len(lines) == len(expected) and written.trials == len(rows)
+    assert len(lines) == len(expected)
     by_key = {row["key"]: json.loads(row["values"]) for row in rows}
     for line in lines:
         tau = by_key[line["key"]].get("tau")
         assert line["param.tau"] == ("" if tau is None else str(tau))
 
 
-# The last name is too long for a file of Optuna's lock or a codebook beside it.
-@pytest.mark.parametrize(
-    "name", ["none/x.csv", "x" * 300, "x" * 252], ids=["no folder", "too long", "no room"]
-)
-@pytest.mark.parametrize("call", [export_csv, export_optuna])
-def test_a_file_that_cannot_be_written_is_reported(
-    study: Study, store: Path, tmp_path: Path, name: str, call: Callable[..., object]
+@pytest.mark.parametrize("output", ["csv", "optuna"])
+def test_the_command_writes_them_and_reports_what_cannot_be_written(
+    study: Study, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, topk: Topk
 ) -> None:
-    with pytest.raises(UserError, match="--to"):
-        call(study, tmp_path / name, store=store)
-
-
-def test_what_is_written_is_utf_8_in_any_locale(tmp_path: Path) -> None:
-    """The page says that it is UTF-8, and a table that is read elsewhere should not depend on the writer's locale."""
-    code = r"""if True:
-        import sys
-        from pathlib import Path
-        from topk_platform.reports.exports import _write
-        from topk_platform.reports.page import Page
-        Page("5 \u00b1 1").write(Path(sys.argv[1], "page.html"))
-        _write(Path(sys.argv[1], "table.csv"), "\u00fcber")
-    """
-    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env={**os.environ, **locale})
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "5 ± 1"
-    assert (tmp_path / "table.csv").read_text(encoding="utf-8") == "über"
+    (tmp_path / "exports_lab.py").write_text(
+        f"import runpy\nstudy = runpy.run_path({__file__!r})['a_study']()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, code in {"x.csv": 0, "none/x.csv": 2, f"{'x' * 252}.csv": 2}.items():
+        to = ("--format", output, "--to", str(tmp_path / name), "--store", str(store))
+        assert topk("export", "exports_lab:study", *to)[0] == code
+    assert (tmp_path / "x.csv").stat().st_size
+    assert (tmp_path / "x.codebook.csv").exists() == (output == "csv")

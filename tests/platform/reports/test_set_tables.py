@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, Regime, Study, UserError, grid
 from topk_platform.records.history import ArmHistory
 from topk_platform.records.per_image import Ranks
-from topk_platform.reports import to_arrow, to_csv, to_markdown
 from topk_platform.reports.answer import answer
-from topk_platform.reports.table_data import arms_to_json
+from topk_platform.reports.result_tables import to_markdown
+from topk_platform.reports.table_data import arms_to_json, to_arrow, to_csv
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import Runs
 from topk_platform.results.contrasts import accuracies, credit

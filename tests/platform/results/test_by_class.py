@@ -17,7 +17,7 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.run_notes import DataNote, Samples, note_data
 from topk_platform.records.storage.store import Store
-from topk_platform.reports.class_tables import class_tables, classes_as, classes_to_files
+from topk_platform.reports.claims_and_classes import class_tables, classes_as, classes_to_files
 from topk_platform.results.by_class import ClassResult, class_results
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run

@@ -13,7 +13,8 @@ from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmHistory
 from topk_platform.records.per_image import Ranks
-from topk_platform.reports import to_csv, to_markdown
+from topk_platform.reports.result_tables import to_markdown
+from topk_platform.reports.table_data import to_csv
 from topk_platform.results import Table, build_table
 from topk_platform.results.cells import cell_of, marked
 from topk_platform.results.contrasts import accuracies, combined

@@ -25,7 +25,7 @@ from topk_platform import (
     UserError,
     grid,
 )
-from topk_platform.reports.claim_tables import claims_as, contrast_text
+from topk_platform.reports.claims_and_classes import claims_as, contrast_text
 from topk_platform.results import decisions as deciding
 from topk_platform.results.cells import Runs
 from topk_platform.results.decisions import ContrastResult, Decision, Evidence

@@ -15,8 +15,8 @@ from rich.console import Console
 from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmHistory
-from topk_platform.reports import to_csv, to_files, to_markdown, to_parquet, to_rich, to_seeds
-from topk_platform.reports.result_tables import to_html, to_latex
+from topk_platform.reports.result_tables import to_html, to_latex, to_markdown, to_rich
+from topk_platform.reports.table_data import to_arrow, to_csv, to_files
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import marked
 from topk_platform.specs import Phase, Trial
@@ -145,8 +145,7 @@ def test_csv_and_parquet_hold_every_metric() -> None:
     ]
     assert float(row["mean"]) == pytest.approx(29 / 30)
     assert int(row["difference_n"]) == 3
-    table = pq.read_table(io.BytesIO(to_parquet(a_table())))
-    assert table.num_rows == len(rows)
+    assert to_arrow(a_table()).num_rows == len(rows)
 
 
 def test_trials_that_do_not_count_are_reported() -> None:
@@ -198,7 +197,7 @@ def test_csv_has_columns_of_its_own_for_what_is_published() -> None:
     assert [alone[name] for name in ("mean", "n", "published_sd")] == [""] * 3
     assert alone["published_split"] == "validation"
     assert by_cell["cross_entropy", "clean", "top1"]["published"] == ""
-    assert pq.read_table(io.BytesIO(to_parquet(a_table(*PRINTED)))).num_rows == len(rows) == 3 * 10 + 2
+    assert to_arrow(a_table(*PRINTED)).num_rows == len(rows) == 3 * 10 + 2
 
 
 def test_a_table_of_nothing_but_published_numbers_prints() -> None:
@@ -253,7 +252,7 @@ def test_seeds_that_diverged_are_reported_wherever_the_mean_is() -> None:
     rows = csv.DictReader(io.StringIO(to_csv(table)))
     (row,) = [r for r in rows if r["metric"] == "top3" and r["diverged"] != "0"]
     assert (row["n"], row["seeds"], row["diverged"], row["failed"]) == ("2", "5", "2", "1")
-    parquet = pq.read_table(io.BytesIO(to_parquet(table))).to_pylist()
+    parquet = to_arrow(table).to_pylist()
     assert {(r["seeds"], r["diverged"], r["failed"]) for r in parquet} == {(5, 0, 0), (5, 2, 1)}
     assert "…" not in shown(table, 60) and "diverged" in shown(table, 60)
     assert "diverged" not in to_markdown(with_ends({})) + shown(with_ends({}))
@@ -376,7 +375,7 @@ def test_means_that_differ_only_by_rounding_are_all_best() -> None:
 
 def test_seeds_are_reported_one_by_one() -> None:
     table = with_ends({"smooth_topk_svm": {2: "diverged"}})
-    rows = to_seeds(table).to_pylist()
+    rows = pq.read_table(io.BytesIO(to_files(table)["seeds.parquet"])).to_pylist()
     assert [(r["loss"], r["regime"], r["seed"], r["status"]) for r in rows[4:8]] == [
         ("cross_entropy", "clean", 5, "completed"),
         ("smooth_topk_svm", "clean", 1, "completed"),

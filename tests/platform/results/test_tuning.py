@@ -13,7 +13,6 @@ import torch
 from topk_platform import TPE, Arm, Choice, Float, Int, Loss, Model, Protocol, Recipe, Regime, Study
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.records.history import ArmHistory, results_of
-from topk_platform.reports.notes import range_edges_line
 from topk_platform.results import tuning as module
 from topk_platform.results.tuning import ArmTuning, edges
 from topk_platform.specs import Dimension, Scalar
@@ -143,12 +142,3 @@ def test_losses_take_the_proposed_values(loss: str, name: str) -> None:
                 module = build_loss(Loss(loss), {name: end}, 2, COUNTS)
                 memory = {"index": torch.tensor([0, 1])} if Loss(loss).remembers else {}
                 module(torch.zeros(2, 6), torch.tensor([0, 1]), **memory)
-
-
-def test_a_line_says_whose_values_lie_there() -> None:
-    (edge,) = edges(Loss("x", {"rate": RANGE}, {"rate": 0.1}), {"rate": 1.0})
-    assert range_edges_line([]) == ""
-    text = range_edges_line([(f"svm, r{i}", edge) for i in range(6)], "topk report s --store mine")
-    assert text.startswith("6 chosen values")
-    assert "svm, r0: rate = 1 (searched 0.001 to 1; try 0.001 to 10);" in text
-    assert "`topk report s --store mine` lists all" in text

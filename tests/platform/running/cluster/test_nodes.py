@@ -22,10 +22,9 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import StudyProgress
 from topk_platform.records.history import progress_of, read_history
 from topk_platform.records.ledger import Ledger
-from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.storage.backends import Folder
 from topk_platform.records.storage.store import Store
-from topk_platform.reports import to_markdown
+from topk_platform.reports.result_tables import to_markdown
 from topk_platform.running import loop
 from topk_platform.running.cluster import nodes as machines
 from topk_platform.running.cluster.node_facts import Answer, Finding, Question, examine
@@ -108,28 +107,6 @@ def test_machines_may_differ_where_the_user_allows_it_and_the_table_says_so(stor
     assert run(a_study(), store=store, mixed=True, mlflow="none").ran == 0
     text = to_markdown(table(a_study(), store=store))
     assert "2 of machine a mainframe" in text and f"1 of machine {environment('cpu')['machine']}" in text
-
-
-@pytest.mark.usefixtures("no_ray")
-def test_a_pair_of_compared_runs_on_different_kinds_of_machine_is_reported(store: Path) -> None:
-    """Where machines may differ the baseline's run is made here, and the one that is compared with it was elsewhere."""
-    assert table(a_study(), store=store).unlike == {}
-    ledger = Ledger.open(Store.open(store), "s")
-    progress = progress_here(store)
-    while (trials := progress.next_trials())[
-        0
-    ].phase != "confirm":  # the search of the other arm does not end
-        assert trials
-    (record,) = finish(run_trials(trials, StoreKeeper(ledger.store)))
-    assert record.trial.arm.loss.label == "cross_entropy"
-    old = [row["key"] for row in ledger.rows() if row["arm_id"] == record.trial.arm_id]
-    with ledger.writing(a_study()) as writer:
-        writer.remove(old)
-        writer.put(record)
-    run(a_study(), store=store, mixed=True, mlflow="none")
-    result = table(a_study(), store=store)
-    assert result.unlike == {("smooth_topk_svm", "r"): {1: ("a mainframe", environment("cpu")["machine"])}}
-    assert "smooth_topk_svm, r: " in (text := to_markdown(result)) and "a mainframe" in text
 
 
 def test_readers_go_by_the_machine_of_the_last_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
