@@ -38,8 +38,7 @@ class Cut:
 KILLED = Cut(signal.SIGKILL, everybody=False, code=-signal.SIGKILL, allowed=1, ended=1)
 CUTS = {
     "killed": (KILLED,),
-    # the same two, later in their course
-    "killed, then interrupted": (KILLED, Cut(signal.SIGINT, everybody=True, code=130, allowed=3, ended=1)),
+    "interrupted": (Cut(signal.SIGINT, everybody=True, code=130, allowed=1, ended=1),),
     "terminated": (
         Cut(signal.SIGTERM, everybody=True, code=143, allowed=1, ended=1),
         Cut(signal.SIGTERM, everybody=False, code=143, allowed=5, ended=3),

@@ -19,13 +19,13 @@ from topk_platform import (
     Study,
     UserError,
     grid,
-    report,
     table,
 )
 from topk_platform.identity import Identity
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import note_plan
 from topk_platform.records.storage.store import Store
+from topk_platform.reports.page import markdown_report
 from topk_platform.results.from_store import read
 from topk_platform.specs import Trial
 from topk_platform.specs.metric_names import accuracy_names
@@ -56,7 +56,7 @@ def test_readers_take_the_budget_of_the_last_run(tmp_path: Path, asked: dict[str
     assert (shown.left, shown.study.searches, shown.study.changed) == (0, other.searches, other.changed)
     assert shown == table(other, store=tmp_path)
     assert table(a_study().with_budget(seeds=other.searches), store=tmp_path).study.seeds == other.searches
-    assert "searched once" not in report(a_study(), store=tmp_path) or other.searches == 1
+    assert "searched once" not in markdown_report(a_study(), store=tmp_path) or other.searches == 1
     fake_run(a_study(), tmp_path, score)
     assert table(a_study(), store=tmp_path).study == a_study().with_budget()
 
@@ -95,7 +95,7 @@ def test_after_a_change_that_counts_readers_show_what_the_last_run_counted(
     assert shown.cells == before.cells and shown.changed and not before.changed
     assert "`topk plan s` says what has changed" in shown.to_markdown().replace(f" --store {tmp_path}/s", "")
     assert "The study or the code has changed" not in before.to_markdown()
-    assert "The study or the code has changed" in report(edited or a_study(), store=tmp_path / "s")
+    assert "The study or the code has changed" in markdown_report(edited or a_study(), store=tmp_path / "s")
 
 
 def test_once_a_changed_study_runs_its_own_results_are_shown(tmp_path: Path) -> None:
