@@ -100,7 +100,6 @@ MOST_FILES = 15
 
 # Files of the platform with more lines than a reader takes in at once; none is added.
 LONG_FILES = {
-    "testing/contracts.py": "two contracts",
     "data/datasets/parquet.py": "a dataset in Parquet files",
 }
 LONGEST_FILE = 300

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -39,6 +38,8 @@ from topk_platform.specs.codec import stream_seed
 from topk_platform.training import finish, run_trials
 
 __all__ = ["RegimeContract", "SamplerContract"]
+
+_EPOCHS = 4  # of simulated trainings
 
 
 class RegimeContract:
@@ -86,24 +87,19 @@ class RegimeContract:
         """From a population, every seed draws its own sample, with the same classes and shape."""
         once, other = self.clean(1), self.clean(2)
         assert (once.fingerprint != other.fingerprint) == isinstance(load(self.regime), Population)
-        assert (once.classes, once.superclasses, once.shape) == (
-            other.classes,
-            other.superclasses,
-            other.shape,
-        )
+        for name in ("classes", "superclasses", "shape"):
+            assert getattr(once, name) == getattr(other, name)
 
     def test_every_split_holds_every_class(self) -> None:
         """Otherwise macro averages of two splits would be over different classes."""
         data = self.clean(1)
-        for split in (data.train, data.validation, data.test):
+        for split in data.splits.values():
             assert len(torch.unique(split.labels)) == data.classes
 
     def test_class_counts_are_of_the_training_split(self) -> None:
         """Class counts determine margins, weights and the many-, medium- and few-shot classes."""
         data = self.conditioned(1)
-        assert data.class_counts.tolist() == [
-            int((data.train.labels == c).sum()) for c in range(data.classes)
-        ]
+        assert torch.equal(data.class_counts, torch.bincount(data.train.labels, minlength=data.classes))
         groups = torch.stack(list(shots(data.class_counts).values()))
         assert torch.equal(groups.sum(0), torch.ones(data.classes, dtype=torch.int64))
 
@@ -114,38 +110,29 @@ class RegimeContract:
 
     def test_no_sample_is_in_two_splits(self) -> None:
         """A test image that was also in the training split would measure memorisation."""
-        data = self.clean(1)
-        seen = [_samples(split) for split in (data.train, data.validation, data.test)]
-        assert not seen[0] & seen[1]
-        assert not seen[0] & seen[2]
-        assert not seen[1] & seen[2]
+        seen = [set(_list(split)) for split in self.clean(1).splits.values()]
+        assert sum(map(len, seen)) == len(set().union(*seen))
 
     def test_conditions_touch_neither_validation_nor_test(self) -> None:
         """Conditions change only the training split."""
         before, after = self.clean(1), self.conditioned(1)
         for name in ("validation", "test"):
-            assert torch.equal(getattr(before, name).labels, getattr(after, name).labels)
-            assert _list(getattr(before, name)) == _list(getattr(after, name))
+            assert _labelled(before.splits[name]) == _labelled(after.splits[name])
 
     def test_conditions_keep_what_is_trained_on(self) -> None:
         """Conditions remove samples and never add any; random noise stays within a superclass."""
         before, after = self.clean(1), self.conditioned(1)
-        assert _samples(after.train) <= _samples(before.train)
+        labels = dict(_labelled(before.train))
+        assert set(_list(after.train)) <= labels.keys()
         crosses = any(condition.across_superclasses for condition in self.regime.conditions)
-        if (
-            before.superclasses is not None
-            and not crosses
-            and len(_samples(before.train)) == len(before.train)
-        ):
-            group = torch.tensor(before.superclasses)
-            of = dict(zip(_list(before.train), group[before.train.labels].tolist(), strict=True))
-            assert [of[x] for x in _list(after.train)] == group[after.train.labels].tolist()
+        if before.superclasses is not None and not crosses and len(labels) == len(before.train):
+            group = before.superclasses
+            assert all(group[labels[sample]] == group[label] for sample, label in _labelled(after.train))
 
     def test_conditions_are_drawn_once_per_seed(self) -> None:
         """The same seed gives the same training split, with at least one sample per class."""
         once, again = self.conditioned(1), self.conditioned(1)
-        assert torch.equal(once.train.labels, again.train.labels)
-        assert _list(once.train) == _list(again.train)
+        assert _labelled(once.train) == _labelled(again.train)
         assert bool((once.class_counts > 0).all())
 
     def test_a_trial_repeats_itself(self) -> None:
@@ -153,7 +140,7 @@ class RegimeContract:
         once, again = self.record(1), self.record(1)
         assert once.status == "completed", once.reason
         assert once.epochs[0].train_loss == again.epochs[0].train_loss
-        assert dataclasses.asdict(once)["test"] == dataclasses.asdict(again)["test"]
+        assert once.test == again.test
 
 
 def _streams(seed: int) -> Callable[[str], Generator]:
@@ -167,11 +154,8 @@ def _list(split: Split) -> list[bytes]:
     return [sample.contiguous().cpu().numpy().tobytes() for sample in split.inputs]
 
 
-def _samples(split: Split) -> set[bytes]:
-    return set(_list(split))
-
-
-_EPOCHS = 4
+def _labelled(split: Split) -> list[tuple[bytes, int]]:
+    return list(zip(_list(split), split.labels.tolist(), strict=True))
 
 
 class SamplerContract:

@@ -95,7 +95,7 @@ def array_code(file: Path, groups: str, drop_copies: bool) -> DataCode:
     parts = _parts(file, arrays, groups)
     inputs = {names[0]: arrays[names[0]] for names in parts.values()}
     converted = _converted(arrays, parts)
-    dataset, code = _made(converted, arrays, drop_copies), _code(converted, drop_copies)
+    dataset, code = _made(converted, drop_copies), _code(converted, drop_copies)
     images = dataset.train.inputs.dtype == torch.uint8
     counts = np.bincount(arrays[parts["train"][1]].reshape(-1).astype(int))
     text = _FUNCTION.format(load=_LOAD[file.suffix].format(file=in_code(file.name)), dataset=code)
@@ -213,37 +213,34 @@ def _conversion(splits: Sequence[Array]) -> tuple[_Step, ...]:
 
 @dataclass(frozen=True)
 class _Converted:
-    """An array of the file with the steps that convert it.
+    """An array as it is handed to ``from_tensors``.
 
     Args:
-        name: Its name, or its number in a list of tensors.
-        steps: The steps.
+        array: The array.
+        code: What the study's file has for it.
     """
 
-    name: Any
-    steps: tuple[_Step, ...] = ()
+    array: Array
+    code: str
 
-    @property
-    def code(self) -> str:
-        """The code of the converted array."""
-        array = f"arrays[{in_code(self.name)}]"
-        return f"np.asarray({array}){''.join(step.code for step in self.steps)}" if self.steps else array
-
-    def of(self, arrays: Mapping[Any, Array]) -> Array:
-        """Return the converted array."""
-        return reduce(lambda array, step: step.apply(array), self.steps, arrays[self.name])
+    @classmethod
+    def of(cls, arrays: Mapping[Any, Array], name: Any, *steps: _Step) -> _Converted:
+        code = f"arrays[{in_code(name)}]"
+        if steps:
+            code = f"np.asarray({code}){''.join(step.code for step in steps)}"
+        return cls(reduce(lambda array, step: step.apply(array), steps, arrays[name]), code)
 
 
 def _converted(
     arrays: Mapping[Any, Array], parts: Mapping[str, tuple[Any, ...]]
 ) -> dict[str, list[_Converted]]:
-    """Return the inputs, labels and groups of each split, as they are handed to ``from_tensors``."""
+    """Return the inputs, labels and groups of each split."""
     steps = _conversion([arrays[names[0]] for names in parts.values()])
     result = {}
     for part, (inputs, labels, *groups) in parts.items():
         plain = arrays[labels].ndim == 1 and arrays[labels].dtype.kind != "b"
-        of_labels = _Converted(labels, () if plain else (_LABELS,))
-        result[part] = [_Converted(inputs, steps), of_labels, *map(_Converted, groups)]
+        named = ((inputs, *steps), (labels, *([] if plain else [_LABELS])), *((name,) for name in groups))
+        result[part] = [_Converted.of(arrays, *each) for each in named]
     return result
 
 
@@ -256,11 +253,9 @@ def _code(parts: Mapping[str, Sequence[_Converted]], drop_copies: bool) -> str:
     return f"from_tensors(\n{''.join(arguments)}    )"
 
 
-def _made(
-    parts: Mapping[str, Sequence[_Converted]], arrays: Mapping[Any, Array], drop_copies: bool
-) -> Dataset:
+def _made(parts: Mapping[str, Sequence[_Converted]], drop_copies: bool) -> Dataset:
     """Return the dataset that the study's code will make of the arrays."""
-    splits: dict[str, Any] = {part: tuple(each.of(arrays) for each in held) for part, held in parts.items()}
+    splits: dict[str, Any] = {part: tuple(each.array for each in held) for part, held in parts.items()}
     try:
         made = from_tensors(**splits, copies="drop" if drop_copies else "refuse")
         check_source(Regime("arrays", "arrays"), made)
