@@ -41,7 +41,8 @@ from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
-from topk_platform.tracking import Feed, tracking_uri
+from topk_platform.tracking.answering import tracking_uri
+from topk_platform.tracking.feed import Feed
 
 STARTING = 5.0  # simulated seconds until a worker is there
 EPOCHS = 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from topk_platform.records.ledger import Ledger
-from topk_platform.tracking import Feed, Pictures, tracking_uri
-from topk_platform.tracking.answering import SQLITE
+from topk_platform.tracking.answering import SQLITE, tracking_uri
+from topk_platform.tracking.feed import Feed, Pictures
 from topk_platform.tracking.writing import make_database
 
 __all__ = ["copy_database", "fill", "runs", "start_feed"]
@@ -38,14 +38,12 @@ def start_feed(
     folder: Path | None,
     ledger: Ledger,
     uri: str | None = None,
-    *,
-    stale: Collection[str] = (),
     pause: float = 0.01,
 ) -> Feed:
     """Return a started feed, by default of MLflow's database in ``folder``, made if missing."""
     if uri is None and folder is not None:
         copy_database(tracking_uri(folder))
-    feed = Feed(uri or tracking_uri(folder or Path()), ledger, folder, stale=stale)
+    feed = Feed(uri or tracking_uri(folder or Path()), ledger, folder)
     feed.pause = pause
     feed.start()
     return feed

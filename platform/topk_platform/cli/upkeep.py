@@ -16,8 +16,8 @@ from topk_platform.records.repairing import repair as repair_study
 from topk_platform.references import is_reference
 from topk_platform.running.recording import draws_report, make_pictures
 from topk_platform.specs.checks import plural
-from topk_platform.tracking import Pictures
-from topk_platform.tracking import sync as sync_study
+from topk_platform.tracking.feed import Pictures
+from topk_platform.tracking.feed import sync as sync_study
 
 __all__ = ["merge", "repair", "sync"]
 

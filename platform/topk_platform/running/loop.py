@@ -44,7 +44,7 @@ from topk_platform.running.views import own_console, view_on
 from topk_platform.running.watching import Event, Faults, Noting, Progress, Watch
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
-from topk_platform.tracking import mlflow_of
+from topk_platform.tracking.answering import mlflow_of
 
 __all__ = ["run"]
 
@@ -176,8 +176,8 @@ class _Run:
                 self.patience.say(again.line)
             writer.remove(again.keys)
             self.rows.refresh()
-            progress, say = self._progress(), self.patience.say
-            recorder = Recorder.open(self.root, self.ledger, writer, self.mlflow, again.keys, say)
+            progress = self._progress()
+            recorder = Recorder.open(self.root, self.ledger, writer, self.mlflow)
             forget(self.store, self.rows.keys)
             end = self._recorded(progress, recorder, cluster)
             if not progress.left and self.part == self.whole:

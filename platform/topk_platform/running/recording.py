@@ -21,7 +21,7 @@ from topk_platform.reports.table_data import arms_to_json, to_files
 from topk_platform.results import build_table
 from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord
-from topk_platform.tracking import Feed, moved, tracking_uri
+from topk_platform.tracking.feed import Feed
 from topk_platform.tracking.trials import ARMS
 
 __all__ = ["Recorder", "closing", "draws_report", "make_pictures"]
@@ -86,8 +86,6 @@ class Recorder:
         ledger: Ledger,
         writer: Writer,
         uri: str | None,
-        again: Sequence[str],
-        say: Callable[[str], None],
     ) -> Recorder:
         """Return the recorder of a run, and start to fill its MLflow.
 
@@ -96,15 +94,10 @@ class Recorder:
             ledger: The study's ledger.
             writer: The ledger's writer.
             uri: MLflow's tracking URI; None for no MLflow.
-            again: The keys of trials that are trained again, whose runs are replaced.
-            say: Called with a line if the study's last run wrote to another MLflow.
         """
-        own = root.local is not None and uri == tracking_uri(root.local)
-        if line := moved(ledger.store, None if own else uri):
-            say(line)
         if uri is None:
             return cls(ledger, writer)
-        feed = Feed(uri, ledger, root.local, stale=again)
+        feed = Feed(uri, ledger, root.local)
         feed.start()
         return cls(
             ledger, writer, feed, partial(make_pictures, store=root.address) if draws_report() else None
@@ -152,7 +145,7 @@ class Recorder:
 
     def _close_feed(self) -> None:
         if self.feed is not None:
-            self.tracking_error = self.feed.close(_HURRIED_SECONDS if self.hurry else None)
+            self.tracking_error = self.feed.close(_HURRIED_SECONDS) if self.hurry else self.feed.close()
 
     def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
         store = self.ledger.store

@@ -6,19 +6,16 @@ import logging
 import os
 import threading
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import proxy_bypass
 
 from topk_platform.errors import UserError, masked, reason
 from topk_platform.records.storage.store import Store
 from topk_platform.specs.checks import check_not_blank
 from topk_platform.tracking.trials import LEDGER
 
-__all__ = ["SQLITE", "check_tracking", "mlflow_of", "moved", "prepare", "run_pages", "tracking_uri"]
+__all__ = ["SQLITE", "check_tracking", "mlflow_of", "prepare", "run_pages", "tracking_uri"]
 
 SQLITE = "sqlite:///"
 _ANSWER_SECONDS = 20.0
-_MOVED = "tracking.txt"
 _DEFAULTS = {
     # By default MLflow waits two minutes for an answer and tries seven times, which is too long at the end of a study.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
@@ -78,7 +75,7 @@ def check_tracking(uri: str) -> None:
     from mlflow import MlflowClient  # noqa: PLC0415 - seconds of import, which do not count as waiting
 
     prepare()
-    file, answers = Path(uri.removeprefix(SQLITE).partition("?")[0]), list[str]()
+    file, why = Path(uri.removeprefix(SQLITE).partition("?")[0]), [f"no answer within {_ANSWER_SECONDS:g} s"]
 
     def ask() -> None:
         try:
@@ -86,48 +83,19 @@ def check_tracking(uri: str) -> None:
                 Store.open(file.absolute().parent).check_writable()
             else:
                 MlflowClient(tracking_uri=uri).get_experiment_by_name("topk")
-            answers.append("")
+            why.clear()
         except Exception as error:  # noqa: BLE001 - from MLflow, one of its plug-ins or a database's driver
-            answers.append(reason(error))
+            why[:] = [reason(error)]
 
     # A thread asks, because MLflow tries for minutes to open a database that does not answer.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(_ANSWER_SECONDS)
-    if why := answers[0] if answers else f"no answer within {_ANSWER_SECONDS:g} s":
+    if why:
         raise UserError(
             "mlflow must be the URI of an MLflow server that answers, http://HOST:PORT, or of a database, "
-            f"sqlite:///PATH, got {masked(uri)!r}: {why}{_proxy(uri)}"
+            f"sqlite:///PATH, got {masked(uri)!r}: {why[0]}"
         )
-
-
-def _proxy(uri: str) -> str:
-    """Return which variable sends a server's requests to a proxy, and how to avoid it; empty if none does."""
-    scheme, host = urlsplit(uri).scheme, urlsplit(uri).hostname or ""
-    names = [name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper())]
-    used = [name for name in names if os.environ.get(name)]
-    if scheme not in ("http", "https") or not used or proxy_bypass(host):
-        return ""
-    return f" (asked through the proxy of the variable {used[0]}; NO_PROXY={host} asks directly)"
-
-
-def moved(store: Store, uri: str | None) -> str:
-    """Note where a study's MLflow runs go now; return a line if the last run wrote to another URI, else an empty text.
-
-    Args:
-        store: The study's folder. The caller must hold its ledger for writing.
-        uri: MLflow's tracking URI as the user gave it; None for the store's own database or for no MLflow.
-    """
-    now = "" if uri is None else masked(uri)
-    before = store.read(_MOVED).decode(errors="replace") if store.exists(_MOVED) else ""
-    if before != now:
-        store.write(_MOVED, now.encode())
-    if before in ("", now):
-        return ""
-    return (
-        f"MLflow: the last run of this study wrote to {before}, which this run does not change (to write to it again, "
-        f"give --mlflow {before})"
-    )
 
 
 def run_pages(uri: str) -> dict[str, str]:
@@ -139,7 +107,5 @@ def run_pages(uri: str) -> dict[str, str]:
 
     prepare()
     known = MlflowClient(tracking_uri=uri).search_experiments(order_by=["name"])
-    shown = {experiment.name: experiment.experiment_id for experiment in known if LEDGER in experiment.tags}
-    return {
-        name: f"/#/experiments/{number}/runs?viewStateShareKey={LEDGER}" for name, number in shown.items()
-    }
+    page = f"/#/experiments/{{}}/runs?viewStateShareKey={LEDGER}"
+    return {study.name: page.format(study.experiment_id) for study in known if LEDGER in study.tags}

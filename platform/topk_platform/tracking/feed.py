@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from topk_platform.errors import UserError, reason
@@ -35,13 +35,12 @@ class Feed(threading.Thread):
     The thread begins with the first trial or table that is handed over, because MLflow's import takes seconds. Each
     try first brings MLflow up to date with the ledger, so no trial is lost that a try before could not write. If
     MLflow fails, a warning says so at once, the study goes on, and the thread tries again every half minute. What is
-    missing at the end is filled in by the next run or by :func:`~topk_platform.tracking.sync`.
+    missing at the end is filled in by the next run or by :func:`sync`.
 
     Args:
         uri: MLflow's tracking URI.
         ledger: The study's ledger.
         folder: The store's folder if it is on this machine.
-        stale: The keys of trials that are written again, because the ledger no longer has what MLflow shows.
 
     Attributes:
         pause: The seconds before each further try.
@@ -50,12 +49,10 @@ class Feed(threading.Thread):
 
     pause = 30.0
 
-    def __init__(
-        self, uri: str, ledger: Ledger, folder: Path | None = None, *, stale: Collection[str] = ()
-    ) -> None:
+    def __init__(self, uri: str, ledger: Ledger, folder: Path | None = None) -> None:
         super().__init__(name="MLflow", daemon=True)
         self.error: Exception | None = None
-        self._uri, self._ledger, self._folder, self._stale = uri, ledger, folder, set(stale)
+        self._uri, self._ledger, self._folder = uri, ledger, folder
         self._queue: queue.SimpleQueue[TrialRecord | _Tables | None] = queue.SimpleQueue()
         self._tables: _Tables | None = None
         self._closing, self._moving = threading.Event(), threading.Event()
@@ -74,22 +71,21 @@ class Feed(threading.Thread):
         """
         self._queue.put((files, pictures))
 
-    def close(self, patience: float | None = None) -> str:
+    def close(self, patience: float = _STILL_SECONDS) -> str:
         """Wait until all is written, or until one more try has failed; return what failed, in words, or nothing.
 
         Args:
             patience: How many seconds to wait while MLflow makes no progress; five minutes by default.
         """
-        patience = _STILL_SECONDS if patience is None else patience
         self._closing.set()
         self._queue.put(None)
         self._moving.set()
         while self.is_alive() and self._moving.is_set():
             self._moving.clear()
             self.join(patience)
-        still = TimeoutError(f"it has made no progress for {patience:g} s") if self.is_alive() else None
-        error = self.error or still
-        return "" if error is None else f"MLflow is behind: {reason(error)}"
+        if self.is_alive() and self.error is None:
+            return f"MLflow is behind: it has made no progress for {patience:g} s"
+        return "" if self.error is None else f"MLflow is behind: {reason(self.error)}"
 
     def run(self) -> None:
         """Fill in the trials that MLflow lacks, then write those that are handed over, until closed."""
@@ -119,20 +115,20 @@ class Feed(threading.Thread):
         from topk_platform.tracking.writing import Experiment  # noqa: PLC0415 - seconds, in this thread
 
         prepare()
-        experiment = Experiment(self._ledger, self._uri, self._folder, self._moving.set)
-        experiment.remove(self._stale)
-        self._stale.clear()
+        experiment = Experiment(self._ledger, self._uri, self._folder)
         missing, epochs = [row for row in self._ledger.rows() if not experiment.has(row)], defaultdict(list)
         for epoch in to_rows(self._ledger.read("epochs")) if missing else ():
             epochs[epoch["key"]].append(epoch)
         for row in missing:
             experiment.write_trial(row, epochs[row["key"]])
+            self._moving.set()
         self.error = None
         while True:
             if self._tables is not None:
                 experiment.write_tables(*self._tables)
             if self._over:
                 return
+            self._moving.set()
             if record := self._take():
                 experiment.write_trial(trial_row(record), epoch_rows(record))
 
@@ -166,6 +162,6 @@ def sync(
     feed.start()
     if problem := feed.close():
         raise UserError(f"not everything could be written: {problem}")
-    undone = Unfinished.read(ledger.store)
-    if undone.tracking:
-        Unfinished(undone.open).note(ledger.store)
+    unfinished = Unfinished.read(ledger.store)
+    if unfinished.tracking:
+        Unfinished(unfinished.open).note(ledger.store)

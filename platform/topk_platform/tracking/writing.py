@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import count
@@ -23,7 +23,7 @@ from topk_platform.records.files import artifact_name, read_artifact
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import DamagedError
-from topk_platform.specs import Trial, canonical_json, digest
+from topk_platform.specs import Trial, digest
 from topk_platform.tracking.answering import SQLITE, tracking_uri
 from topk_platform.tracking.feed import Pictures
 from topk_platform.tracking.trials import LEDGER, VIEW, arms_of, parameters, values, view
@@ -45,24 +45,26 @@ class Experiment:
     The experiment has the study's name and, as a tag, the ledger's identity, by which later runs find it. If the name
     is taken, as by somebody else's study or an experiment that was deleted, a number follows it. The tag ``topk.key``
     identifies a trial's run, which is complete when its status is no longer running. A run that was cut off by a kill
-    is deleted when the experiment is opened, and so is a run that is there twice.
+    is deleted when the experiment is opened, and so are a run that is there twice and the run of a trial that the
+    ledger no longer has.
 
     Args:
         ledger: The study's ledger.
         uri: MLflow's tracking URI.
         store: The store's folder if it is on this machine; the files of the database in it are kept beside it.
-        moved: Called after each step of slow work.
     """
 
-    def __init__(self, ledger: Ledger, uri: str, store: Path | None, moved: Callable[[], object]) -> None:
+    def __init__(self, ledger: Ledger, uri: str, store: Path | None) -> None:
         make_database(uri)
-        self._ledger, self._moved = ledger, moved
+        self._ledger = ledger
         self._client = MlflowClient(tracking_uri=uri)
         self._store = store if store is not None and uri == tracking_uri(store) else None
         self._id = self._opened()
         self._known: dict[str, entities.RunInfo] = {}  # the runs of trials by key, those of arms by identity
         self._shown: dict[str, str] = {}  # the versions of the tables and of the report that MLflow has
-        left = [run for run in self._runs() if self._is_left(run)]
+        listed = list(self._runs())
+        keys = set(ledger.keys())  # read only now: another process may write meanwhile
+        left = [run for run in listed if self._is_left(run, keys)]
         for run in left:  # only now, because a deletion moves the pages of runs that follow
             self._delete(run, self._known.get(run.data.tags.get("topk.parent")))
 
@@ -84,18 +86,19 @@ class Experiment:
         token: str | None = None
         while token is None or token:
             page = self._client.search_runs([self._id], where, max_results=1000, page_token=token)
-            self._moved()
             yield from page
             token = page.token or ""
 
-    def _is_left(self, run: entities.Run) -> bool:
-        """Note a run; return whether a kill cut it off, or a newer run of the same arm or trial is there."""
-        key = run.data.tags.get("topk.parent") or run.data.tags.get("topk.key")
+    def _is_left(self, run: entities.Run, keys: Collection[str]) -> bool:
+        """Note a run; return whether it must go: the ledger lacks it, a kill cut it off, or it is there twice."""
+        arm = run.data.tags.get("topk.parent")
+        key = arm or run.data.tags.get("topk.key")
         if key is None:  # somebody's own run
             return False
-        if key == "study" and key not in self._known:
+        if arm == "study" and arm not in self._known:
             self._shown = run.data.tags
-        return run.info.status == "RUNNING" or self._known.setdefault(key, run.info) is not run.info
+        gone = run.info.status == "RUNNING" or (arm is None and key not in keys)
+        return gone or self._known.setdefault(key, run.info) is not run.info
 
     def _delete(self, run: entities.Run, successor: entities.RunInfo | None = None) -> None:
         """Delete a run and its models; if it is an arm's, its trials go to the successor."""
@@ -105,12 +108,6 @@ class Experiment:
         for output in run.outputs.model_outputs if run.outputs is not None else ():
             self._client.delete_logged_model(output.model_id)
         self._client.delete_run(run.info.run_id)
-        self._moved()
-
-    def remove(self, keys: Iterable[str]) -> None:
-        """Delete the runs of trials, and the models that they logged; MLflow keeps deleted runs in its bin."""
-        for key in self._known.keys() & keys:
-            self._delete(self._client.get_run(self._known.pop(key).run_id))
 
     def has(self, row: Row) -> bool:
         """Return whether MLflow has a trial; one that was trained again has the same key and another start."""
@@ -126,22 +123,19 @@ class Experiment:
         """
         if self.has(row):
             return
-        self.remove({row["key"]})
-        trial, chosen = Trial.from_json(row["config"]), parameters(Trial.from_json(row["config"]))
+        if earlier := self._known.pop(row["key"], None):
+            self._delete(self._client.get_run(earlier.run_id))
+        trial = Trial.from_json(row["config"])
+        chosen = parameters(trial)
         number = f"search {row['number']}" if row["phase"] == "search" else f"seed {row['seed']}"
         tags = {"arm": row["arm"], _PARENT: self._parent(row["arm_id"], row["arm"])}
-        tags |= {"topk.group": f"{row['arm']} {row['phase']} {row['number']}"}
         tags |= {f"topk.{name}": str(row[name]) for name in _TAGS}
+        tags["topk.group"] = f"{row['arm']} {row['phase']} {row['number']}"
         started, ended = (int(1000 * row[name].timestamp()) for name in ("started", "ended"))
         run = self._client.create_run(self._id, started, tags, f"{row['arm']} {number}").info
         metrics = [entities.Metric(*value) for value in values(row, trial.arm.metric, epochs)]
         # MLflow's client splits what is more than a server takes at once.
         self._client.log_batch(run.run_id, metrics, [entities.Param(*pair) for pair in chosen.items()])
-        regime = trial.arm.regime
-        source = json.dumps({"dataset": regime.dataset, "options": canonical_json(regime.options)})
-        data = entities.Dataset(regime.dataset, row["dataset_fingerprint"], "topk", source)
-        context = entities.InputTag("mlflow.data.context", regime.name)
-        self._client.log_inputs(run.run_id, [entities.DatasetInput(data, [context])])
         self._keep(run.run_id, {"trial.json": json.dumps(json.loads(row["config"]), indent=1).encode()})
         if row["phase"] == "confirm":
             self._log_network(run, row, chosen)
@@ -195,7 +189,6 @@ class Experiment:
                     _link(content, path)
             if own is None:
                 send(str(folder))
-        self._moved()
 
     def write_tables(self, files: Mapping[str, str], pictures: Pictures | None = None) -> None:
         """Write the arms' results, the tables and, if there are any, the report and the plots, unless they are there.
@@ -234,7 +227,6 @@ class Experiment:
         settings = [entities.Param(*pair) for pair in arm["parameters"].items()]
         tags = [entities.RunTag(_NOTE, arm["note"])]
         self._client.log_batch(self._known[arm_id].run_id, metrics, settings, tags)
-        self._moved()
 
 
 def _link(stored: Path, path: Path) -> None:

@@ -20,7 +20,8 @@ from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.watching import Faults
 from topk_platform.testing import fake_run
-from topk_platform.tracking import sync, writing
+from topk_platform.tracking import writing
+from topk_platform.tracking.feed import sync
 
 
 def a_study(seeds: int) -> Study:

@@ -24,7 +24,7 @@ from topk_platform.running import tuner as tuning
 from topk_platform.running.preflight import arm_checks as reading
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
-from topk_platform.tracking import Pictures
+from topk_platform.tracking.feed import Pictures
 
 RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]

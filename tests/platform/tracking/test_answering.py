@@ -24,7 +24,9 @@ from packaging.version import Version
 
 from topk_platform import Study, UserError
 from topk_platform.records.storage.store import Store
-from topk_platform.tracking import Feed, answering, check_tracking, mlflow_of, moved, tracking_uri
+from topk_platform.tracking import answering
+from topk_platform.tracking.answering import check_tracking, mlflow_of, tracking_uri
+from topk_platform.tracking.feed import Feed
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -127,18 +129,6 @@ def test_a_store_whose_path_an_address_of_sqlite_cannot_hold_is_refused_at_once(
     assert mlflow_of(Store.open(tmp_path), "none") is None is mlflow_of(Store.open("s3://bucket/runs"), None)
 
 
-def test_another_place_is_reported_once_and_the_first_and_the_same_are_not(tmp_path: Path) -> None:
-    store = Store.open(tmp_path)
-    assert moved(store, None) == "" and store.names() == []
-    server = "http://lab:s3cr3t@10.0.0.1:5000"
-    assert moved(store, server) == moved(store, server) == ""
-    line = moved(store, None)
-    assert "http://lab:***@10.0.0.1:5000" in line
-    assert "s3cr3t" not in line + "".join(store.read(name).decode() for name in store.names())
-    assert moved(store, None) == moved(store, server) == ""
-    assert "10.0.0.1:5000" in moved(store, "http://10.0.0.2:5000")
-
-
 @pytest.mark.parametrize(
     ("uri", "why"),
     [
@@ -155,31 +145,6 @@ def test_what_does_not_answer_is_one_line(uri: str, why: str, monkeypatch: pytes
     with pytest.raises(UserError, match=f"got {uri!r}: .*{why}") as caught:
         check_tracking(uri)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("variables", "named"),
-    [
-        ({"http_proxy": "http://127.0.0.1:9"}, "http_proxy"),
-        ({"HTTP_PROXY": "http://127.0.0.1:9"}, "HTTP_PROXY"),
-        ({"ALL_PROXY": "http://127.0.0.1:9"}, "ALL_PROXY"),
-        ({"http_proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1"}, ""),
-        ({"https_proxy": "http://127.0.0.1:9"}, ""),
-    ],
-)
-def test_a_server_that_is_asked_through_a_proxy_is_refused_with_the_variables_name(
-    variables: dict[str, str], named: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        for each in (name, name.upper()):
-            monkeypatch.delenv(each, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(UserError) as caught:
-        check_tracking("http://127.0.0.1:8")
-    shown = str(caught.value)
-    assert ("NO_PROXY=127.0.0.1" in shown) == bool(named) == (f"variable {named};" in shown)
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

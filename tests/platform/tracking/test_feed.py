@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -22,7 +22,9 @@ from topk_platform.records.rows import Row
 from topk_platform.records.run_notes import Unfinished
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
-from topk_platform.tracking import Feed, sync, tracking_uri, writing
+from topk_platform.tracking import writing
+from topk_platform.tracking.answering import tracking_uri
+from topk_platform.tracking.feed import Feed, sync
 
 BEHIND = "MLflow is behind: no answer; tried twice"
 
@@ -46,9 +48,6 @@ class Shaky:
 
     def has(self, row: Row) -> bool:
         return row["key"] in self.held
-
-    def remove(self, keys: Collection[str]) -> None:
-        assert not keys
 
     def write_trial(self, row: Row, epochs: Sequence[Row]) -> None:
         self._fail()

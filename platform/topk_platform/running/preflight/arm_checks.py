@@ -110,20 +110,12 @@ def _check_names(study: Study) -> None:
 def _check_class_names(arm: Arm, dataset: Source) -> None:
     """Raise ``UserError`` for names that no table can hold: folders that another system named in its own encoding."""
     names = dataset.class_names if isinstance(dataset, Dataset) else ()
-    odd = [name for name in names if not _is_text(name)]
+    odd = [name for name in names if name.encode(errors="replace").decode() != name]
     check(
         not odd,
         f"regime {arm.regime.name}: names of classes must be UTF-8, got {first_few(list(map(ascii, odd)))}: rename "
         "their folders",
     )
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _check_open_arm(study: Study, arm: Arm, dataset: Source, draws: Draws, rehearse: Rehearsal) -> None:

@@ -60,24 +60,16 @@ def outdated(
     """
     if not ledger.exists:
         return []
-    arms = {study.arm_id(arm): arm for arm in study.arms}
-    asked = {arms[arm_id].name: arm_id for arm_id in open_}
-    stale: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for (name, arm_id, code, *_), same in _alike(ledger, asked).items():
-        if arm_id != asked[name]:
-            stale[name, arm_id] += same
-        elif reason := counted.get(arm_id, Identity()).excludes(same[0]):
-            stale[name, f"{reason} {code}"] += same
+    left = set(open_)
+    asked = {arm.name: (arm, study.arm_id(arm)) for arm in study.arms if study.arm_id(arm) in left}
     by_reason: dict[str, list[Row]] = defaultdict(list)
-    for (name, _), same in stale.items():
-        arm_id = asked[name]
-        by_reason[
-            _changed_since(same[0], counted[arm_id])
-            if same[0]["arm_id"] == arm_id
-            else _redefined(study, ledger, arms[arm_id], same)
-        ] += same
-    reasons = [_outdated(why, same) for why, same in by_reason.items()]
-    return sorted(reasons, key=lambda one: -one.trials)
+    for (name, arm_id, *_), same in _alike(ledger, asked).items():
+        arm, now = asked[name]
+        if arm_id != now:
+            by_reason[_redefined(study, ledger, arm, same)] += same
+        elif counted[now].excludes(same[0]):
+            by_reason[_changed_since(same[0], counted[now])] += same
+    return sorted((_outdated(why, same) for why, same in by_reason.items()), key=lambda each: -each.trials)
 
 
 def _alike(ledger: Ledger, arms: Collection[str]) -> dict[tuple[str, ...], list[Row]]:
@@ -98,11 +90,9 @@ def _outdated(why: str, rows: Sequence[Row]) -> Outdated:
 
 def _changed_since(row: Row, identity: Identity) -> str:
     """Return what has changed since a row of the same arm was made."""
-    if identity.code_version not in ("", row["code_version"]):
-        return (
-            f"the code has changed: {_named(differences(row['code_version'], identity.code_version), '; ')}"
-        )
     why = identity.excludes(row)
+    if why == "other code":
+        return f"the code has changed: {_named(differences(row['code_version'], identity.code_version))}"
     return (
         "the data have changed" if why == "other data" else f"the machine or its packages have changed: {why}"
     )
@@ -113,37 +103,29 @@ def _redefined(study: Study, ledger: Ledger, arm: Arm, rows: Sequence[Row]) -> s
     key = max(rows, key=lambda row: row["ended"])["key"]
     (row,) = ledger.rows(where=f"key = '{key}'")
     with suppress(ValueError, TypeError):
-        differing = _differing(Trial.from_json(row["config"]), arm, study)
+        trial = Trial.from_json(row["config"])
+        was, now = _facts(trial.arm, trial.root, trial), _facts(arm, study.seed, study)
+        differing = [
+            f"{name} was {was.get(name, 'not there')}, is {now.get(name, 'gone')}"
+            for name in sorted(was.keys() | now.keys())
+            if was.get(name) != now.get(name)
+        ]
         if differing:
-            return f"the study has changed: {_named(differing, '; ')}"
+            return f"the study has changed: {_named(differing)}"
     return "the study has changed, or an earlier version of this package wrote these trials"
 
 
-def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    return [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+def _named(items: Sequence[str]) -> str:
+    more = f"; and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return "; ".join(items[:_NAMED]) + more
 
 
-def _named(items: Sequence[str], separator: str) -> str:
-    more = f"{separator}and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
-    return separator.join(items[:_NAMED]) + more
-
-
-def _differing(trial: Trial, arm: Arm, study: Study) -> list[str]:
-    """Return which parts of an arm's identity differ from a trial's, such as ``recipe.epochs was 20, is 30``."""
-    was = _facts(trial.arm, trial.root, trial)
-    now = _facts(arm, study.seed, study)
-    before, after = dict(_flat(was)), dict(_flat(now))
-    return [
-        f"{name} was {before.get(name, 'not there')}, is {after.get(name, 'gone')}"
-        for name in _changed(before, after)
-    ]
-
-
-def _facts(arm: Arm, seed: int, holder: Trial | Study) -> dict[str, Any]:
+def _facts(arm: Arm, seed: int, holder: Trial | Study) -> dict[str, str]:
+    """Return the parts of an arm's identity, by names such as ``recipe.epochs``, as JSON."""
     names = ("targets", "threads", "device", "measures")  # and not topk: ranks answer every K
     arm = arm.searched(1)
     facts: dict[str, Any] = encode({field.name: getattr(arm, field.name) for field in fields(arm)})
-    return {**facts, "seed": seed, **encode({name: getattr(holder, name) for name in names})}
+    return dict(_flat({**facts, "seed": seed, **encode({name: getattr(holder, name) for name in names})}))
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from topk_platform.specs import Arm, Model, PerClass, Recipe, Regime, TrainFraction
+from topk_platform.specs import Arm, Model, PerClass, Regime, TrainFraction
 
 __all__ = ["GPU", "recorded_seconds", "training_images"]
 
@@ -28,28 +27,19 @@ class _Speed:
     """A network's recorded speed in training.
 
     Args:
-        model: The network's name.
-        options: Its options.
+        model: The network.
         step: Seconds of a step, of 64 to 128 images; 0 if the step is not what limits it.
         images: Images a second; infinite if they are not what limits it.
     """
 
-    model: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    model: Model
     step: float = 0.0
     images: float = math.inf
 
-    def fits(self, model: Model) -> bool:
-        return model.name == self.model and dict(model.options) == self.options
-
-    def seconds(self, images: int, recipe: Recipe) -> float:
-        steps = math.ceil(images / recipe.batch_size)
-        return recipe.epochs * max(steps * self.step, images / self.images)
-
 
 _SPEEDS = (
-    _Speed("densenet", {"depth": 40, "growth": 40}, step=0.030),
-    _Speed("torchvision", {"architecture": "resnet18"}, images=17_000.0),
+    _Speed(Model("densenet", {"depth": 40, "growth": 40}), step=0.030),
+    _Speed(Model("torchvision", {"architecture": "resnet18"}), images=17_000.0),
 )
 
 
@@ -86,7 +76,8 @@ def recorded_seconds(arms: Mapping[str, Arm]) -> dict[str, float]:
     known = {}
     for arm_id, arm in arms.items():
         images = training_images(arm.regime)
-        speed = next((speed for speed in _SPEEDS if speed.fits(arm.model)), None)
-        if images is not None and speed is not None:
-            known[arm_id] = speed.seconds(images, arm.recipe)
+        for speed in _SPEEDS:
+            if images is not None and speed.model == arm.model:
+                steps = math.ceil(images / arm.recipe.batch_size)
+                known[arm_id] = arm.recipe.epochs * max(steps * speed.step, images / speed.images)
     return known

@@ -23,7 +23,6 @@ __all__ = ["trial_seconds"]
 
 _MEASURING_SECONDS = 20.0
 _STEPS_SECONDS = 0.3  # the steps of a longer epoch are timed only for this long
-_LONG_STEP_SECONDS = 1.0  # steps that take less are timed twice
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,10 @@ class _Pace:
     step: float
     validation: float
 
-    def seconds(self, recipe: Recipe, steps: int) -> float:
-        """Return the expected time of a trial whose epochs have this many steps."""
-        validations = sum(recipe.evaluates(number) for number in range(1, recipe.epochs + 1))
-        return recipe.epochs * steps * self.step + validations * self.validation
+    def seconds(self, recipe: Recipe, samples: int) -> float:
+        """Return the expected time of a trial with this many training samples."""
+        steps = recipe.epochs * math.ceil(samples / recipe.batch_size)
+        return steps * self.step + self.validation * sum(map(recipe.evaluates, range(1, recipe.epochs + 1)))
 
 
 def trial_seconds(arms: Sequence[ArmProgress]) -> dict[str, float]:
@@ -54,15 +53,18 @@ def trial_seconds(arms: Sequence[ArmProgress]) -> dict[str, float]:
     until = time.monotonic() + _MEASURING_SECONDS
     paces: dict[tuple[str, str], _Pace] = {}
     of_kind: dict[str, _Pace] = {}
-    steps = _Steps()
+    samples: dict[str, int] = {}
     expected = {}
     for kind, arm, trials in _kinds_first(arms):
-        key = kind, trials[0].arm.loss.name
+        key, regime = (kind, arm.arm.loss.name), digest(arm.arm.regime)
         if key not in paces and time.monotonic() < until:
-            paces[key] = _timed(trials)
+            with trial_process(trials[0]):  # with a worker's settings, such as its number of threads
+                paces[key] = _pace(prepared_learner(trials))
             of_kind.setdefault(kind, paces[key])
         if pace := paces.get(key, of_kind.get(kind)):
-            expected[arm.arm_id] = pace.seconds(trials[0].setting.recipe, steps.of(trials[0]))
+            if regime not in samples:
+                samples[regime] = len(dataset_of(trials[0]).train)
+            expected[arm.arm_id] = pace.seconds(trials[0].setting.recipe, samples[regime])
     return expected
 
 
@@ -72,13 +74,7 @@ def _kinds_first(arms: Sequence[ArmProgress]) -> list[tuple[str, ArmProgress, li
     blocks = [(arm, [arm.trial(member) for member in arm.block(slot)]) for arm, slot in slots]
     each = [(_kind(trials), arm, trials) for arm, trials in blocks]
     first = {kind: arm for kind, arm, _ in reversed(each)}
-    return sorted(each, key=lambda one: one[1] is not first[one[0]])
-
-
-def _timed(trials: Sequence[Trial]) -> _Pace:
-    """Return the speed of trials in a process with a worker's settings, such as its number of threads."""
-    with trial_process(trials[0]):
-        return _pace(prepared_learner(trials))
+    return sorted(each, key=lambda entry: entry[1] is not first[entry[0]])
 
 
 def _kind(trials: Sequence[Trial]) -> str:
@@ -89,31 +85,11 @@ def _kind(trials: Sequence[Trial]) -> str:
     return digest((data, arm.model, arm.loss.head, batches, len(trials)))
 
 
-class _Steps:
-    """How many steps an epoch has; the training images of each regime are counted once."""
-
-    def __init__(self) -> None:
-        self._samples: dict[str, int] = {}
-
-    def of(self, trial: Trial) -> int:
-        """Return the steps of one of a trial's epochs."""
-        if (regime := digest(trial.arm.regime)) not in self._samples:
-            self._samples[regime] = len(dataset_of(trial).train)
-        return math.ceil(self._samples[regime] / trial.setting.recipe.batch_size)
-
-
 def _pace(session: Session | Ensemble) -> _Pace:
     # The first step compiles kernels and reserves memory, which may take as long as all the rest.
     session.advance(lambda: True)
     _validation_seconds(session)
-    step = _step_seconds(session, _STEPS_SECONDS)
-    validation = _validation_seconds(session)
-    if (
-        step < _LONG_STEP_SECONDS
-    ):  # the shorter time is right, because disturbances only make a measurement longer
-        step = min(step, _step_seconds(session, _STEPS_SECONDS))
-        validation = min(validation, _validation_seconds(session))
-    return _Pace(step, validation)
+    return _Pace(_step_seconds(session, _STEPS_SECONDS), _validation_seconds(session))
 
 
 def _step_seconds(session: Session | Ensemble, enough: float) -> float:

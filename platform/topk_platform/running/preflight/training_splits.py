@@ -152,11 +152,11 @@ def _notes(study: Study, regime: Regime) -> Iterator[str]:
             "learned, and losses that take class counts take 1 for them. Less noise or more samples of each class "
             "avoid it"
         )
-    if absent := _named(data, before == 0):
-        yield f"the data leave {absent}. Such classes cannot be learned"
+    if empty := _named(data, before == 0):
+        yield f"the data leave {empty}. Such classes cannot be learned"
     for name, split in (("validation", data.validation), ("test", data.test)):
-        if absent := _named(data, torch.bincount(split.labels, minlength=data.classes) == 0, name):
-            yield f"the data leave {absent}. Its macro metrics are means over the other classes"
+        if empty := _named(data, torch.bincount(split.labels, minlength=data.classes) == 0, name):
+            yield f"the data leave {empty}. Its macro metrics are means over the other classes"
 
 
 def _named(data: Dataset, lacking: Tensor, split: str = "training") -> str:
@@ -200,21 +200,18 @@ def note_samples(store: Store, study: Study, identities: Mapping[str, Identity])
     """
     noted, notes = read_data(store), {}
     for name, arm in {arm.regime.name: arm for arm in study.arms}.items():
-        source = _hash(study, arm, identities)
+        data = identities[study.arm_id(arm)].dataset_fingerprint
+        source = digest((data, arm.regime.conditions, study.seed))
         if name not in noted or noted[name].of != source:
             notes[name] = DataNote(source, *_samples(study, arm.regime))
     note_data(store, notes)
-
-
-def _hash(study: Study, arm: Arm, identities: Mapping[str, Identity]) -> str:
-    data = identities[study.arm_id(arm)].dataset_fingerprint
-    return digest((data, arm.regime.conditions, study.seed))
 
 
 def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...], tuple[str, ...]]:
     data = trained_on(study, regime, conditions=False)
     data = data.with_train(Tracked.of(data.train))
     data = apply_conditions(data, regime.conditions, streams(study))
+    groups = data.test.groups
     samples = Samples(
         regime.name,
         len(data.train),
@@ -223,13 +220,8 @@ def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...], tu
         data.classes,
         fewest=int(data.class_counts.min()),
         most=int(data.class_counts.max()),
-        groups=_groups(data),
+        groups="" if groups is None else f"{len(set(groups.tolist()))} {data.groups}",
         shots=shot_words(data.class_counts),
         wrong=wrong_share(data.train),
     )
     return samples, data.class_names, data.notes
-
-
-def _groups(data: Dataset) -> str:
-    numbers = data.test.groups
-    return "" if numbers is None else f"{len(set(numbers.tolist()))} {data.groups}"

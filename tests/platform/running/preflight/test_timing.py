@@ -71,7 +71,7 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(timing, "_STEPS_SECONDS", 10.0)  # the whole epoch
     pace = timing._pace(session)
     assert (pace.step, pace.validation) == pytest.approx((0.25, 0.5))
-    assert pace.seconds(session.recipe, steps=17) == pytest.approx(200 * (17 * 0.25 + 0.5))
+    assert pace.seconds(session.recipe, samples=1078) == pytest.approx(200 * (17 * 0.25 + 0.5))
 
 
 def test_arms_that_share_data_network_batches_and_loss_are_timed_once(
