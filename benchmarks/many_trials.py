@@ -84,7 +84,7 @@ def measure(folder: Path, count: int) -> None:
     sync(study.name, store=folder)
     written = time.perf_counter() - began
     began = time.perf_counter()
-    experiment = Experiment(ledger, tracking_uri(folder), folder, lambda: None)
+    experiment = Experiment(ledger, tracking_uri(folder), folder)
     held = sum(map(experiment.has, ledger.rows()))
     opened = time.perf_counter() - began
     size = (folder / "mlflow.db").stat().st_size / 2**20
