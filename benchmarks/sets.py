@@ -42,7 +42,7 @@ def trained(regime: Regime, seed: int, epochs: int) -> Network:
     trial = Trial("sets", "", arm, (1,), "confirm", 0, seed, 0, {}, fingerprint, "")
     session = Session.prepare(trial)
     for _ in range(epochs):
-        session.train_epoch()
+        session.advance()
 
     def scored(name: str) -> tuple[Tensor, Tensor]:
         split = getattr(session.dataset, name)

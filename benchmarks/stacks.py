@@ -11,7 +11,7 @@ medians of epochs in turns.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -195,7 +195,8 @@ def main() -> None:
             trials = trials_of(loss, unlike)
             with trial_process(trials[0]):
                 ensemble = Ensemble.prepare(trials)
-                works = [ensemble.train_epoch, ByHand(ensemble, loss).epoch, Plain(ensemble, loss).epoch]
+                by_hand, plain = ByHand(ensemble, loss), Plain(ensemble, loss)
+                works: list[Callable[[], object]] = [ensemble.advance, by_hand.epoch, plain.epoch]
                 times = turns(works, options)
             steps: Mapping[int, float] = {n: min(t) / ensemble.epoch_steps for n, t in enumerate(times)}
             least = " | ".join(f"{1e3 * step:.2f}" for step in steps.values())

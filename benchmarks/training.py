@@ -122,7 +122,7 @@ def print_ensembles(options: argparse.Namespace) -> None:
             ]
             together = Ensemble.prepare(trials)
             alone = [Session.prepare(trial) for trial in trials]
-            ours, theirs = turns([together.train_epoch, lambda: [s.train_epoch() for s in alone]], options)  # noqa: B023
+            ours, theirs = turns([together.advance, lambda: [s.advance() for s in alone]], options)  # noqa: B023
             times = f"{1e3 * statistics.median(ours):.1f} | {1e3 * statistics.median(theirs):.1f}"
             print(f"| {what} | {loss} | {times} | {ratios(theirs, ours)} |", flush=True)
 
@@ -287,7 +287,7 @@ def print_graphs(options: argparse.Namespace) -> None:
             sessions = [
                 Session.prepare(_graphed_trial(network, loss, options, graphs)) for graphs in (False, True)
             ]
-            usual, graphed = turns([session.train_epoch for session in sessions], options)
+            usual, graphed = turns([session.advance for session in sessions], options)
             count = sessions[0].epoch_steps
             rates = f"{count / statistics.median(usual):.0f} | {count / statistics.median(graphed):.0f}"
             print(f"| {network.label} | {loss} | {rates} | {ratios(usual, graphed)} |", flush=True)

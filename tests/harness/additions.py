@@ -34,11 +34,7 @@ def doubled(scores, target, strength=1.0, **shared):
             ("", "\nclass Doubled(GeneralizedCrossEntropy):\n    pass\n"),
         ],
         f"{P}training/loss_table.py": [
-            (
-                "LOSSES: dict",
-                "def _doubled(strength: float = 1.0) -> nn.Module:\n    return tl.Doubled(0.5)\n",
-            ),
-            ('    "focal": _focal,\n', '    "doubled": _doubled,\n'),
+            ('    "focal": _own(tl.Focal),\n', '    "doubled": _own(tl.Doubled),\n'),
         ],
         f"{P}loss_catalogue.py": [
             ('    "active_passive_loss": Loss', '    "doubled": LossEntry("Doubled loss"),\n')

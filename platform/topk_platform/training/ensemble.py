@@ -30,7 +30,6 @@ from topk_platform.training.steps.batches import (
     Batches,
     Epoch,
     Normalisation,
-    never_pause,
     order_states,
     prepared,
 )
@@ -125,15 +124,11 @@ class Ensemble:
         """Steps of an epoch."""
         return len(self.batches[0])
 
-    def train_epoch(self) -> Tensor:
-        """Train to the end of an epoch; return ``(members, 2)``: mean losses of the samples and gradient densities."""
-        return cast("Tensor", self.advance(never_pause))
+    def advance(self, pause: Callable[[], bool] = lambda: False) -> Tensor | None:
+        """Train to the end of the epoch, or pause after a step, as :meth:`Session.advance`.
 
-    def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the epoch and return as :meth:`train_epoch`, or pause after a step and return None.
-
-        Args:
-            pause: See :meth:`Learner.advance`.
+        Returns:
+            ``(members, 2)``: mean losses of the samples and gradient densities; None if it paused.
         """
         epoch = self.step // self.epoch_steps
         for loss in self.losses:

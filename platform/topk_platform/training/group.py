@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +18,7 @@ from topk_platform.training.faults import FIRST_SECONDS, Pace
 from topk_platform.training.member import Member
 from topk_platform.training.process import environment
 
-__all__ = ["Group", "Heartbeat", "Keeper", "Network", "Stopwatch", "Stored"]
+__all__ = ["Group", "Heartbeat", "Keeper", "Stopwatch"]
 
 _REQUIRED_FILES = {"ranks", "guesses"}  # the files that a completed confirmation must have
 _HEARTBEAT_SECONDS = 10.0  # the longest time between two heartbeats while steps are made
@@ -69,28 +68,6 @@ class Keeper(Protocol):
         ...
 
 
-class Network(NamedTuple):
-    """A network that is to be stored.
-
-    Args:
-        trial_number: The position of its trial in the group.
-        weights: Its weights and buffers.
-        ranks: The ranks of the test split, see :attr:`~topk_platform.training.scoring.Scored.ranks`.
-        guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.scoring.Scored.guesses`.
-        images: The test split's fingerprint.
-        cluster: The group of each test sample; None if the dataset has no groups.
-        clusters: The name of these groups, such as "patients".
-    """
-
-    trial_number: int
-    weights: dict[str, Tensor]
-    ranks: Tensor
-    guesses: Tensor
-    images: str
-    cluster: Tensor | None = None
-    clusters: str = ""
-
-
 class Heartbeat(NamedTuple):
     """A message that the trials are alive, with their progress.
 
@@ -108,19 +85,6 @@ class Heartbeat(NamedTuple):
 
 
 @dataclass
-class Stored:
-    """The files that were stored of a completed confirmation.
-
-    Args:
-        artifacts: The SHA-256 of each of its files, by kind.
-        missing: The reason why a file could not be stored, by kind.
-    """
-
-    artifacts: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
 class Group:
     """The trials that train together, usually one."""
 
@@ -130,9 +94,6 @@ class Group:
     pace: Pace = field(default_factory=Pace)
     epoch: int = 0  # how many have ended
     kept: int = 0  # the step of the last checkpoint
-    test: dict[str, dict[str, float]] = field(default_factory=dict)
-    networks: list[Network] = field(default_factory=list)
-    stored: defaultdict[str, Stored] = field(default_factory=lambda: defaultdict(Stored))  # by key
     started: float = field(default_factory=time.time)
     clock: float = field(default_factory=time.perf_counter)
     validated: float = 0.0
@@ -163,11 +124,6 @@ class Group:
         """The time of ``time.perf_counter`` at which the next checkpoint is due."""
         return math.inf if self.keeper is None else self.clock + self.saved + self.keeper.seconds
 
-    @property
-    def records(self) -> list[TrialRecord]:
-        """The records of the trials."""
-        return [*map(self.record, self.members)]
-
     def heartbeat(self, patience: float | None = None) -> Heartbeat:
         """Return a heartbeat.
 
@@ -178,52 +134,38 @@ class Group:
         limit = self.pace.patience if patience is None else patience
         return Heartbeat(self.epoch, self.kept, limit, first.epochs[-1] if first.epochs else None)
 
-    @property
-    def pause(self) -> float:
-        """The time of ``time.perf_counter`` at which training pauses next, for a checkpoint or a heartbeat."""
-        return min(self.due, time.perf_counter() + _HEARTBEAT_SECONDS)
+    def pause(self) -> Callable[[], bool]:
+        """Return a function that says after a step whether training pauses, for a checkpoint or a heartbeat."""
+        now = time.perf_counter  # looked up once, because steps may be short
+        due = min(self.due, now() + _HEARTBEAT_SECONDS)
+        return lambda: now() >= due
 
     def fail(self, reason: str) -> None:
         """End all members that have not ended or lack a file, because one error concerns them all."""
-        for index, member in enumerate(self.members):
-            if member.status is None or self._lacks_files(index):
+        for member in self.members:
+            lacks_files = member.network is not None and not member.artifacts.keys() >= _REQUIRED_FILES
+            if member.status is None or lacks_files:
                 member.end("failed", reason)
-
-    def _lacks_files(self, index: int) -> bool:
-        stored = self.stored[self.trials[index].key].artifacts
-        return any(
-            network.trial_number == index and not stored.keys() >= _REQUIRED_FILES
-            for network in self.networks
-        )
 
     def record(self, member: Member) -> TrialRecord:
         """Return the record of one member."""
         trial = member.trial
+        # A trial that failed because there was no GPU has a record, too.
+        there = trial.device == "cpu" or torch.cuda.is_available()
         return TrialRecord(
             trial=trial,
             status=member.status or "failed",
             reason=member.reason,
             validation=member.validation(),
-            test=self.test.get(trial.key),
+            test=member.test,
             epochs=tuple(member.epochs),
             train_seconds=sum(epoch.seconds for epoch in member.epochs),
             started=self.started,
             ended=self.started + self.elapsed,
-            versions=_versions(trial.device),
-            artifacts=self.stored[trial.key].artifacts,
-            missing=self.stored[trial.key].missing,
+            versions={"python": platform.python_version(), **(environment(trial.device) if there else {})},
+            artifacts=member.artifacts,
+            missing=member.missing,
         )
-
-
-def _versions(device: str) -> dict[str, str]:
-    there = (
-        device == "cpu" or torch.cuda.is_available()
-    )  # a trial that failed because there was no GPU has a record too
-    return {"python": platform.python_version(), **(environment(device) if there else {})}
-
-
-def _events() -> list[torch.cuda.Event]:
-    return [torch.cuda.Event(enable_timing=True) for _ in range(2)]  # type: ignore[no-untyped-call]
 
 
 class Stopwatch:
@@ -242,7 +184,7 @@ class Stopwatch:
 
     def __enter__(self) -> Stopwatch:
         if self._on_gpu:
-            self._pairs.append(_events())
+            self._pairs.append([torch.cuda.Event(enable_timing=True) for _ in range(2)])  # type: ignore[no-untyped-call]
             self._pairs[-1][0].record()
         else:
             self._start = time.perf_counter()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -51,6 +53,20 @@ def _at_least_one(class_counts: Tensor) -> Tensor:
     return class_counts.clamp(min=1)
 
 
+def _own(loss: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Return a loss as a function of what it has of its own: class weights and reductions are not for studies."""
+    signature = inspect.signature(loss)
+    own = [taken for taken in signature.parameters.values() if taken.kind is not taken.KEYWORD_ONLY]
+
+    def built(**given: Any) -> nn.Module:
+        if "class_counts" in given:
+            given["class_counts"] = _at_least_one(given["class_counts"])
+        return loss(**given)
+
+    built.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+    return built
+
+
 def _ldam(class_counts: Tensor, max_margin: float = 0.5, scale: float = 30.0) -> nn.Module:
     return tl.LDAM(tl.uneven_margins(_at_least_one(class_counts), max_margin), scale=scale)
 
@@ -67,100 +83,8 @@ def _noised_imbalanced(
     return tl.NoisedImbalancedTopKHinge(k, margins, epsilon=epsilon, samples=samples, scale=scale)
 
 
-def _noised(k: int, epsilon: float = 0.2, samples: int | None = 10, margin: float = 1.0) -> nn.Module:
-    return tl.NoisedTopKHinge(k, epsilon=epsilon, samples=samples, margin=margin)
-
-
-def _smooth(k: int, tau: float = 1.0, margin: float = 1.0) -> nn.Module:
-    return tl.SmoothTopKSVM(k, tau=tau, margin=margin)
-
-
-def _topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
-    return tl.TopKHinge(k, margin=margin)
-
-
-def _convex_topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
-    return tl.ConvexTopKHinge(k, margin=margin)
-
-
-def _calibrated_topk_hinge(k: int, margin: float = 1.0) -> nn.Module:
-    return tl.CalibratedTopKHinge(k, margin=margin)
-
-
-def _focal(gamma: float = 2.0) -> nn.Module:
-    return tl.Focal(gamma)
-
-
-def _generalized_cross_entropy(gamma: float = 0.7) -> nn.Module:
-    return tl.GeneralizedCrossEntropy(gamma)
-
-
-def _label_smoothing(epsilon: float = 0.1) -> nn.Module:
-    return tl.LabelSmoothing(epsilon)
-
-
-def _symmetric_cross_entropy(alpha: float = 0.1, beta: float = 1.0) -> nn.Module:
-    return tl.SymmetricCrossEntropy(alpha, beta)
-
-
-def _active_passive_loss(alpha: float = 1.0, beta: float = 1.0, passive: str = "rce") -> nn.Module:
-    return tl.ActivePassiveLoss(alpha, beta, passive)
-
-
-def _asymmetric_loss(
-    form: str = "agce", a: float = 0.6, q: float = 0.6, alpha: float = 0.0, beta: float = 1.0
-) -> nn.Module:
-    return tl.AsymmetricLoss(form, a, q, alpha, beta)
-
-
-def _logit_clip(limit: float = 1.5) -> nn.Module:
-    return tl.LogitClip(limit)
-
-
-def _conformal_training(
-    alpha: float = 0.01,
-    temperature: float = 1.0,
-    kappa: float = 1.0,
-    size_weight: float = 0.01,
-    classification: float = 1.0,
-) -> nn.Module:
-    return tl.ConformalTraining(alpha, temperature, kappa, size_weight, classification)
-
-
-def _vector_scaling(class_counts: Tensor, tau: float = 1.0, gamma: float = 0.3) -> nn.Module:
-    return tl.VectorScaling(_at_least_one(class_counts), tau=tau, gamma=gamma)
-
-
-def _balanced_softmax(class_counts: Tensor) -> nn.Module:
-    return tl.BalancedSoftmax(_at_least_one(class_counts))
-
-
-def _logit_adjusted(class_counts: Tensor, tau: float = 1.0) -> nn.Module:
-    return tl.LogitAdjusted(_at_least_one(class_counts), tau=tau)
-
-
 def _early_learning(class_counts: Tensor, strength: float = 3.0, beta: float = 0.7) -> nn.Module:
     return tl.EarlyLearning(int(class_counts.sum()), len(class_counts), strength, beta)
-
-
-def _topk_grouping(k: int) -> nn.Module:
-    return tl.TopKGrouping(k)
-
-
-def _topk_transition(k: int, detach_weight: bool = False) -> nn.Module:
-    return tl.TopKTransition(k, detach_weight=detach_weight)
-
-
-def _autkc(k: int, surrogate: str = "squared") -> nn.Module:
-    return tl.AUTKC(k, surrogate=surrogate)
-
-
-def _soft_topk_loss(k: int, tau: float = 1.0, shape: str = "logistic", form: str = "log") -> nn.Module:
-    return tl.SoftTopKLoss(k, tau=tau, shape=shape, form=form)
-
-
-def _smooth_topk_hinge(k: int, gamma: float = 1.0, margin: float = 1.0) -> nn.Module:
-    return tl.SmoothTopKHinge(k, gamma=gamma, margin=margin)
 
 
 def _sorting_topk_cross_entropy(
@@ -171,41 +95,33 @@ def _sorting_topk_cross_entropy(
     return tl.SortingTopKCrossEntropy(k, steepness, candidates, relaxation, mixture)
 
 
-def _topk_entropy(k: int) -> nn.Module:
-    return tl.TopKEntropy(k)
-
-
-def _truncated_topk_entropy(k: int) -> nn.Module:
-    return tl.TruncatedTopKEntropy(k)
-
-
 LOSSES: dict[str, Callable[..., nn.Module]] = {
-    "active_passive_loss": _active_passive_loss,
-    "asymmetric_loss": _asymmetric_loss,
-    "autkc": _autkc,
-    "balanced_softmax": _balanced_softmax,
-    "calibrated_topk_hinge": _calibrated_topk_hinge,
-    "conformal_training": _conformal_training,
-    "convex_topk_hinge": _convex_topk_hinge,
+    "active_passive_loss": _own(tl.ActivePassiveLoss),
+    "asymmetric_loss": _own(tl.AsymmetricLoss),
+    "autkc": _own(tl.AUTKC),
+    "balanced_softmax": _own(tl.BalancedSoftmax),
+    "calibrated_topk_hinge": _own(tl.CalibratedTopKHinge),
+    "conformal_training": _own(tl.ConformalTraining),
+    "convex_topk_hinge": _own(tl.ConvexTopKHinge),
     "cross_entropy": TemperedCrossEntropy,
     "early_learning": _early_learning,
-    "focal": _focal,
-    "generalized_cross_entropy": _generalized_cross_entropy,
-    "label_smoothing": _label_smoothing,
+    "focal": _own(tl.Focal),
+    "generalized_cross_entropy": _own(tl.GeneralizedCrossEntropy),
+    "label_smoothing": _own(tl.LabelSmoothing),
     "ldam": _ldam,
-    "logit_adjusted": _logit_adjusted,
-    "logit_clip": _logit_clip,
+    "logit_adjusted": _own(tl.LogitAdjusted),
+    "logit_clip": _own(tl.LogitClip),
     "noised_imbalanced_topk_hinge": _noised_imbalanced,
-    "noised_topk_hinge": _noised,
-    "smooth_topk_hinge": _smooth_topk_hinge,
-    "smooth_topk_svm": _smooth,
-    "soft_topk_loss": _soft_topk_loss,
+    "noised_topk_hinge": _own(tl.NoisedTopKHinge),
+    "smooth_topk_hinge": _own(tl.SmoothTopKHinge),
+    "smooth_topk_svm": _own(tl.SmoothTopKSVM),
+    "soft_topk_loss": _own(tl.SoftTopKLoss),
     "sorting_topk_cross_entropy": _sorting_topk_cross_entropy,
-    "symmetric_cross_entropy": _symmetric_cross_entropy,
-    "topk_entropy": _topk_entropy,
-    "topk_grouping": _topk_grouping,
-    "topk_hinge": _topk_hinge,
-    "topk_transition": _topk_transition,
-    "truncated_topk_entropy": _truncated_topk_entropy,
-    "vector_scaling": _vector_scaling,
+    "symmetric_cross_entropy": _own(tl.SymmetricCrossEntropy),
+    "topk_entropy": _own(tl.TopKEntropy),
+    "topk_grouping": _own(tl.TopKGrouping),
+    "topk_hinge": _own(tl.TopKHinge),
+    "topk_transition": _own(tl.TopKTransition),
+    "truncated_topk_entropy": _own(tl.TruncatedTopKEntropy),
+    "vector_scaling": _own(tl.VectorScaling),
 }

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from topk_platform.metrics import Scorer
 from topk_platform.specs import EpochRecord, Status, Trial
 
-__all__ = ["KeptWeights", "Member", "TrainedEpoch"]
+__all__ = ["KeptWeights", "Member", "Network", "metrics_of_kept"]
 
 
 class KeptWeights(NamedTuple):
@@ -23,23 +22,40 @@ class KeptWeights(NamedTuple):
     weights: dict[str, Tensor]
 
 
-class TrainedEpoch(NamedTuple):
-    """One epoch of one member: its number, mean loss, gradient density, learning rate and times."""
+class Network(NamedTuple):
+    """The network of a completed confirmation and what it said of the test split, which are to be stored.
 
-    epoch: int
-    loss: float
-    density: float
-    rate: float
-    seconds: float
-    step_seconds: float
+    Args:
+        weights: Its weights and buffers.
+        ranks: The ranks of the test split, see :attr:`~topk_platform.training.scoring.Scored.ranks`.
+        guesses: The arm's K classes of each test sample, see :meth:`~topk_platform.training.scoring.Scored.guesses`.
+        images: The test split's fingerprint.
+        cluster: The group of each test sample; None if the dataset has no groups.
+        clusters: The name of these groups, such as "patients".
+    """
+
+    weights: dict[str, Tensor]
+    ranks: Tensor
+    guesses: Tensor
+    images: str
+    cluster: Tensor | None = None
+    clusters: str = ""
 
 
 @dataclass
 class Member:
-    """One trial's epochs, its best weights, its status and the reason for it.
+    """One trial's epochs, its best weights, its status and the reason for it, and what a confirmation leaves.
 
     Args:
         trial: The trial.
+        epochs: The validated epochs.
+        kept: The best weights so far by metric.
+        status: How the trial ended; None while it trains.
+        reason: Why it ended so.
+        test: The metrics of the test split; None before it is scored.
+        network: What of a completed confirmation is to be stored.
+        artifacts: The SHA-256 of each file that was stored of it, by kind.
+        missing: The reason why a file could not be stored, by kind.
     """
 
     trial: Trial
@@ -47,6 +63,10 @@ class Member:
     kept: dict[str, KeptWeights] = field(default_factory=dict)
     status: Status | None = None
     reason: str = ""
+    test: dict[str, float] | None = None
+    network: Network | None = None
+    artifacts: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
 
     @property
     def stopped(self) -> bool:
@@ -78,39 +98,23 @@ class Member:
         if not math.isfinite(loss):
             self.end("diverged", f"the mean training loss of epoch {epoch} is {loss}")
 
-    def note(self, epoch: TrainedEpoch, validated: Sequence[float], scorer: Scorer) -> bool:
-        """Record a validated epoch and prune the trial if it is behind; return False if the trial has diverged instead.
+    def note(self, epoch: EpochRecord, *, finite: bool) -> bool:
+        """Record a validated epoch and prune the trial if it is behind; return False if the trial has ended.
 
         Args:
             epoch: The epoch.
-            validated: 1 if all scores are finite, else 0, followed by the measures.
-            scorer: The scorer, which names the measures.
+            finite: Whether all scores on the validation split are finite.
         """
-        self.note_loss(epoch.epoch, epoch.loss)
-        if self.status is None and not validated[0]:
+        if self.status is None and not finite:
             self.end("diverged", f"after epoch {epoch.epoch} a score on the validation split is not finite")
         if self.status is not None:
             return False
-        validation = scorer.named(validated[1:])
-        self.epochs.append(
-            EpochRecord(
-                epoch=epoch.epoch,
-                train_loss=epoch.loss,
-                validation=validation,
-                seconds=epoch.seconds,
-                learning_rate=epoch.rate,
-                gradient_density=epoch.density,
-                step_seconds=epoch.step_seconds,
-            )
-        )
-        self._prune(epoch.epoch, validation)
-        return True
-
-    def _prune(self, epoch: int, validation: dict[str, float]) -> None:
+        self.epochs.append(epoch)
         metric = self.trial.arm.metric
-        threshold = dict(self.trial.stop_below).get(epoch, -math.inf)
-        if validation[metric] < threshold:
-            self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch}")
+        threshold = dict(self.trial.stop_below).get(epoch.epoch, -math.inf)
+        if epoch.validation[metric] < threshold:
+            self.end("pruned", f"{metric} below {threshold:.6g} after epoch {epoch.epoch}")
+        return True
 
     def better(self) -> list[str]:
         """Return the metrics of ``Recipe.keep`` whose best value so far is that of the last epoch."""

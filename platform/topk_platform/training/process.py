@@ -97,16 +97,13 @@ def restored_process() -> Iterator[None]:
     and the global generators of torch, NumPy and Python.
     """
     before = [(read, write, read()) for read, write, _ in _SWITCHES + _chosen(Numerics())]
-    threads = torch.get_num_threads()
-    generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002 - the user's code may draw from it
+    threads, generators = torch.get_num_threads(), process_state("cpu")
     try:
         yield
     finally:
         _switch(before)
         torch.set_num_threads(threads)
-        torch.set_rng_state(generators[0])
-        random.setstate(generators[1])
-        np.random.set_state(generators[2])  # noqa: NPY002 - as above
+        restore_process(generators)
 
 
 @contextmanager

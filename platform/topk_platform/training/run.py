@@ -7,6 +7,7 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,16 +20,18 @@ from topk_platform.errors import (
     StoreError,
     reason,
 )
-from topk_platform.specs import Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.faults import FIRST_SECONDS, Pace, is_out_of_memory, machinery_fault, stored
-from topk_platform.training.group import Group, Heartbeat, Keeper, Network, Stopwatch
-from topk_platform.training.member import Member, TrainedEpoch, metrics_of_kept
+from topk_platform.training.group import Group, Heartbeat, Keeper, Stopwatch
+from topk_platform.training.member import Member, Network, metrics_of_kept
 from topk_platform.training.process import process_state, restore_process, trial_process
 from topk_platform.training.session import Session
-from topk_platform.training.setup import Learner
 
-__all__ = ["Training", "finish", "prepared_learner", "run_trials"]
+__all__ = ["Learner", "Training", "finish", "prepared_learner", "run_trials"]
+
+Learner = Session | Ensemble
+"""Trains the networks of one or more trials, step by step; its members are the trials in order."""
 
 Training = Generator[Heartbeat, None, list[TrialRecord]]
 
@@ -68,7 +71,7 @@ def run_trials(
     try:
         with trial_process(trials[0]):
             learner = yield from _run(group)
-            if keeper is not None and group.networks:
+            if keeper is not None:
                 yield from store_files(group, learner, keeper)
     except (ChangedError, MissingDataError, FaultError, GeneratorExit):
         raise
@@ -78,10 +81,10 @@ def run_trials(
         if (fault := machinery_fault(error, group.device)) is not None:
             raise fault from error
         group.fail(_reason(error, group.trials[0]))
-    return group.records
+    return [*map(group.record, group.members)]
 
 
-def prepared_learner(trials: Sequence[Trial]) -> Session | Ensemble:
+def prepared_learner(trials: Sequence[Trial]) -> Learner:
     """Return a fresh learner of one trial, or of the trials of one ensemble in their order."""
     return Session.prepare(trials[0]) if len(trials) == 1 else Ensemble.prepare(trials)
 
@@ -113,7 +116,7 @@ def _run(group: Group) -> Generator[Heartbeat, None, Learner]:
     while group.running and group.epoch < learner.recipe.epochs:
         group.pace.check(group.epoch + 1, group.elapsed)
         with group.watch:
-            trained = learner.advance(_pause(group))
+            trained = learner.advance(group.pause())
         if trained is not None:
             _end_epoch(group, learner, trained)
         _save(group, learner)
@@ -122,13 +125,8 @@ def _run(group: Group) -> Generator[Heartbeat, None, Learner]:
         yield group.heartbeat(FIRST_SECONDS)  # the test set may be much larger than an epoch
     for index, member in enumerate(group.members):
         if member.status is None:
-            _complete(group, learner, index, member)
+            _complete(learner, index, member, keeps=group.keeper is not None)
     return learner
-
-
-def _pause(group: Group) -> Callable[[], bool]:
-    now, due = time.perf_counter, group.pause  # looked up once, because steps may be short
-    return lambda: now() >= due
 
 
 def _end_epoch(group: Group, learner: Learner, trained: Tensor) -> None:
@@ -146,33 +144,37 @@ def _end_epoch(group: Group, learner: Learner, trained: Tensor) -> None:
     seconds, group.validated = group.elapsed - group.validated, group.elapsed
     for index, (member, row) in enumerate(zip(group.members, rows, strict=True)):
         if member.running:
-            trained_epoch = TrainedEpoch(
-                group.epoch, row[0], row[1], learner.rate(index), seconds, watch.seconds / learner.epoch_steps
+            member.note_loss(group.epoch, row[0])
+            epoch = EpochRecord(
+                epoch=group.epoch,
+                train_loss=row[0],
+                validation=learner.scorer.named(row[3:]),
+                seconds=seconds,
+                learning_rate=learner.rate(index),
+                gradient_density=row[1],
+                step_seconds=watch.seconds / learner.epoch_steps,
             )
-            if member.note(trained_epoch, row[2:], learner.scorer) and (better := member.better()):
+            if member.note(epoch, finite=bool(row[2])) and (better := member.better()):
                 member.keep(better, learner.weights(index))
     group.pace.end_epoch()
 
 
-def _complete(group: Group, learner: Learner, index: int, member: Member) -> None:
-    """Score the test set once, if the trial confirms."""
-    trial = member.trial
-    if trial.phase == "confirm":
-        last = learner.weights(index)
-        weights = (
-            {name: kept.weights for name, kept in member.chosen().items()} if member.kept else {"": last}
-        )
+def _complete(learner: Learner, index: int, member: Member, *, keeps: bool) -> None:
+    """Score the test set once, if the trial confirms; ``keeps`` says whether its network is stored."""
+    if member.trial.phase == "confirm":
+        weights = {name: kept.weights for name, kept in member.chosen().items()} if member.kept else {}
+        weights = weights or {"": learner.weights(index)}
         results = {name: learner.test(index, values) for name, values in weights.items()}
         scored = {name: result.measures.tolist() for name, result in results.items()}
         if not all(values[0] for values in scored.values()):
             member.end("diverged", "a score on the test split is not finite")
             return
-        group.test[trial.key] = metrics_of_kept({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
-        if group.keeper is not None:
+        member.test = metrics_of_kept({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
+        if keeps:
             result = results[""]
-            guesses = result.guesses(trial.arm.k)
-            images, groups = result.split.fingerprint, (result.cluster, result.clusters)
-            group.networks.append(Network(index, weights[""], result.ranks, guesses, images, *groups))
+            guesses, images = result.guesses(member.trial.arm.k), result.split.fingerprint
+            groups = result.cluster, result.clusters
+            member.network = Network(weights[""], result.ranks, guesses, images, *groups)
     member.complete()
 
 
@@ -225,50 +227,32 @@ def store_files(group: Group, learner: Learner, keeper: Keeper) -> Generator[Hea
         RefusingStoreError: if ranks or guesses cannot be stored.
     """
     pauses = iter(keeper.pauses)
-    yield group.heartbeat(FIRST_SECONDS)
-    for network in group.networks:
-        yield from _store_ranks_and_guesses(group, network, keeper, pauses)
-    for network in group.networks:
-        yield from _store_network(group, learner, network, keeper, pauses)
+    kept = [(index, m, m.network) for index, m in enumerate(group.members) if m.network is not None]
+    if kept:
+        yield group.heartbeat(FIRST_SECONDS)
+    for _, member, net in kept:
+        trial, groups = member.trial, (net.cluster, net.clusters)
+        ranks = partial(keeper.save_ranks, trial, net.ranks, net.images, *groups)
+        guesses = partial(keeper.save_guesses, trial, net.guesses, net.images)
+        try:
+            member.artifacts["ranks"] = yield from _with_retries(group, ranks, pauses)
+            member.artifacts["guesses"] = yield from _with_retries(group, guesses, pauses)
+        except Exception as error:
+            raise RefusingStoreError(
+                f"its ranks and guesses cannot be stored: {reason(error)} (on {platform.node()})"
+            ) from error
+    for index, member, net in kept:
+        network = partial(_save_network, learner, keeper, index, member.trial, net.weights)
+        try:
+            member.artifacts["network"] = yield from _with_retries(group, network, pauses)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's network may raise anything; the record holds it
+            member.missing["network"] = f"{type(error).__name__}: {reason(error)}"
 
 
-def _store_ranks_and_guesses(
-    group: Group, network: Network, keeper: Keeper, pauses: Iterator[float]
-) -> Generator[Heartbeat, None, None]:
-    """Store the ranks and guesses of a network."""
-    trial = group.trials[network.trial_number]
-    stored = group.stored[trial.key]
-
-    def ranks() -> str:
-        return keeper.save_ranks(trial, network.ranks, network.images, network.cluster, network.clusters)
-
-    def guesses() -> str:
-        return keeper.save_guesses(trial, network.guesses, network.images)
-
-    try:
-        stored.artifacts["ranks"] = yield from _with_retries(group, ranks, pauses)
-        stored.artifacts["guesses"] = yield from _with_retries(group, guesses, pauses)
-    except Exception as error:
-        raise RefusingStoreError(
-            f"its ranks and guesses cannot be stored: {reason(error)} (on {platform.node()})"
-        ) from error
-
-
-def _store_network(
-    group: Group, learner: Learner, network: Network, keeper: Keeper, pauses: Iterator[float]
-) -> Generator[Heartbeat, None, None]:
-    """Store a network, or note why it cannot be stored."""
-    trial = group.trials[network.trial_number]
-    stored = group.stored[trial.key]
-
-    def model() -> str:
-        built = learner.network(network.trial_number, network.weights)
-        return keeper.save_model(trial, built, learner.inputs(network.trial_number))
-
-    try:
-        stored.artifacts["network"] = yield from _with_retries(group, model, pauses)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's network may raise anything; the record holds it
-        stored.missing["network"] = f"{type(error).__name__}: {reason(error)}"
+def _save_network(
+    learner: Learner, keeper: Keeper, index: int, trial: Trial, weights: dict[str, Tensor]
+) -> str:
+    return keeper.save_model(trial, learner.network(index, weights), learner.inputs(index))
 
 
 def _with_retries(
@@ -279,12 +263,9 @@ def _with_retries(
         try:
             return save()
         except (StoreError, OSError) as error:
-            if _is_permanent(error) or (pause := next(pauses, None)) is None:
+            if isinstance(error, _PERMANENT) or isinstance(error.__cause__, _PERMANENT):
+                raise
+            if (pause := next(pauses, None)) is None:
                 raise
         time.sleep(pause)
         yield group.heartbeat(FIRST_SECONDS)
-
-
-def _is_permanent(error: BaseException) -> bool:
-    """Return whether waiting cannot help, because something else has the file's name."""
-    return isinstance(error, _PERMANENT) or isinstance(error.__cause__, _PERMANENT)

@@ -21,7 +21,6 @@ from topk_platform.training.steps.batches import (
     Batches,
     Epoch,
     Normalisation,
-    never_pause,
     order_states,
 )
 from topk_platform.training.steps.cuda_graphs import Replay
@@ -106,18 +105,17 @@ class Session:
         """Steps of an epoch."""
         return len(self.batches)
 
-    def train_epoch(self) -> Tensor:
-        """Train to the end of an epoch; return ``(1, 2)``: the mean loss over the samples and the gradient density."""
-        return cast("Tensor", self.advance(never_pause))
-
-    def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the epoch and return as :meth:`train_epoch`, or pause after a step and return None.
+    def advance(self, pause: Callable[[], bool] = lambda: False) -> Tensor | None:
+        """Train to the end of the current epoch, or of a new one, or pause after a step.
 
         On the CPU, a loss that is not finite ends the epoch at once. On a GPU, only the end of the epoch shows it,
         because reading the loss at every step would wait for the device.
 
         Args:
-            pause: See :meth:`Learner.advance`.
+            pause: Called after every step except the last one of an epoch. If it returns True, training pauses there.
+
+        Returns:
+            ``(1, 2)``: the mean loss over the epoch's samples and the gradient density; None if it paused.
         """
         self.model.train()
         epoch = self.step // self.epoch_steps

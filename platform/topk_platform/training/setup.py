@@ -2,89 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
 from topk_platform.data import Dataset, Images, apply_conditions, load
 from topk_platform.errors import ChangedError
-from topk_platform.metrics import Scorer
 from topk_platform.models import build_model
 from topk_platform.specs import Inputs, Recipe, Schedule, Trial, numbers
 from topk_platform.specs.codec import stream_seed
 from topk_platform.training.losses import BoundLoss, build_loss
-from topk_platform.training.scoring import Scored
 from topk_platform.training.steps.batches import Batches, Normalisation
 from topk_platform.training.steps.optim import effective_weights
 
-__all__ = ["Learner", "batches_of", "dataset_of", "generator_of", "initialised", "inputs_of", "loss_of"]
-
-
-class Learner(Protocol):
-    """Trains the networks of one or more trials, step by step; its members are the trials in order."""
-
-    recipe: Recipe
-    scorer: Scorer
-
-    @property
-    def step(self) -> int:
-        """Steps made so far."""
-        ...
-
-    @property
-    def epoch_steps(self) -> int:
-        """Steps of an epoch."""
-        ...
-
-    def advance(self, pause: Callable[[], bool]) -> Tensor | None:
-        """Train to the end of the current epoch, or of a new one.
-
-        Args:
-            pause: Called after every step except the last one of an epoch. If it returns True, training pauses there.
-
-        Returns:
-            ``(members, 2)``: the mean loss over the epoch's samples and the gradient density; None if it paused.
-        """
-        ...
-
-    def validate(self) -> Tensor:
-        """Score the validation splits of all members.
-
-        Returns:
-            ``(members, 1 + measures)``: 1 if all scores are finite, else 0, followed by the measures.
-        """
-        ...
-
-    def test(self, member: int, weights: dict[str, Tensor]) -> Scored:
-        """Score the test split with one member's network and these weights; the learner may then hold them."""
-        ...
-
-    def rate(self, member: int) -> float:
-        """Return the learning rate of a member's last step."""
-        ...
-
-    def weights(self, member: int) -> dict[str, Tensor]:
-        """Return a copy of a member's weights and buffers."""
-        ...
-
-    def network(self, member: int, weights: dict[str, Tensor]) -> nn.Module:
-        """Return a network with these weights; it may be the learner's own, which then holds them."""
-        ...
-
-    def inputs(self, member: int) -> Inputs:
-        """Return the description of a member's inputs."""
-        ...
-
-    def state(self) -> dict[str, object]:
-        """Return all that the next steps depend on."""
-        ...
-
-    def load_state(self, state: dict[str, object]) -> None:
-        """Continue from a state that :meth:`state` returned."""
-        ...
+__all__ = ["batches_of", "dataset_of", "generator_of", "initialised", "inputs_of", "loss_of"]
 
 
 def inputs_of(dataset: Dataset, normalisation: Normalisation | None) -> Inputs:

@@ -54,11 +54,11 @@ def test_images_on_the_device(numerics: Numerics, make_trial: MakeTrial) -> None
 
 def test_an_epoch_waits_for_the_device_once(make_trial: MakeTrial) -> None:
     session = Session.prepare(make_trial("noised_topk_hinge", device="cuda"))
-    session.train_epoch()
+    session.advance()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        session.train_epoch()
+        session.advance()
         session.validate()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -82,7 +82,7 @@ def test_every_epoch_trains_with_its_own_value(make_trial: MakeTrial) -> None:
     )
     session, seen = Session.prepare(trial), []
     for _ in range(5):
-        session.train_epoch()
+        session.advance()
         seen.append(session.loss.module.tau)
     assert seen == pytest.approx([2.0, 1.500025, 1.00005, 0.500075, 0.0001])
 
@@ -94,7 +94,7 @@ def test_a_value_that_is_worked_into_a_buffer_changes_too(make_trial: MakeTrial)
     session = Session.prepare(trial)
     scores, labels = torch.randn(4, 10, generator=torch.Generator().manual_seed(0)), torch.arange(4)
     for tau in (0.5, 1.5, 2.5):
-        session.train_epoch()
+        session.advance()
         expected = tl.LogitAdjusted(session.dataset.class_counts, tau=tau)(scores, labels)
         assert torch.equal(session.loss(scores, labels), expected)
 
@@ -244,7 +244,7 @@ def test_the_memory_is_the_plain_loops_average_of_predictions(make_trial: MakeTr
     for _ in range(2):
         noted: list[torch.Tensor] = []
         places: list[int] = []
-        session.train_epoch()
+        session.advance()
         for sample, p in zip(places, noted, strict=True):
             predictions.setdefault(sample, []).append(p)
     for sample, (first, second) in predictions.items():

@@ -71,7 +71,7 @@ def test_the_test_is_of_the_weights_that_were_kept(make_trial: MakeTrial) -> Non
     assert record.epochs[-1].epoch == best.epoch + 2 < 30
     session = Session.prepare(trial)
     for _ in range(best.epoch):
-        session.train_epoch()
+        session.advance()
     assert record.test == session.scorer.named(session.test(0, session.weights()).measures[1:].tolist())
 
 

@@ -88,7 +88,7 @@ def by_hand(trial: Trial) -> tuple[list[list[float]], list[list[float]], list[st
     session = Session.prepare(trial)
     validation, test = [], []
     for _ in range(session.recipe.epochs):
-        session.train_epoch()
+        session.advance()
         validation.append(session.validate()[0, 1:].tolist())
         test.append(session.test(0, session.weights()).measures[1:].tolist())
     return validation, test, list(session.scorer.names)
@@ -185,7 +185,7 @@ def test_classes_weigh_from_their_epoch_on(make_trial: MakeTrial) -> None:
         losses = 30 * (scores - session.loss.module.margins * nn.functional.one_hot(labels, 10))
         per_class = weights if epoch == 2 else None
         expected = nn.functional.cross_entropy(losses, labels, per_class)
-        assert session.train_epoch()[0, 0].item() == pytest.approx(expected.item(), rel=1e-5)
+        assert session.advance()[0, 0].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 NUMERICS = {
@@ -228,7 +228,7 @@ def test_losses_are_in_float32_whatever_the_network_is_in(make_trial: MakeTrial)
     trial = image_trial(make_trial, Numerics(bfloat16=True), f"{__name__}:float32_only")
     assert train(trial).status == "completed"
     session = Session.prepare(trial)
-    session.train_epoch()
+    session.advance()
     assert {p.dtype for p in session.model.parameters()} == {torch.float32}
 
 
@@ -237,7 +237,7 @@ def test_the_gradient_density_is_a_count_of_entries(loss: str, make_trial: MakeT
     """Of one full batch at the initial weights, entry by entry."""
     trial = make_trial(loss, recipe=Recipe(1, batch_size=10**6))
     session, twin = Session.prepare(trial), Session.prepare(trial)
-    density = session.train_epoch()[0, 1].item()
+    density = session.advance()[0, 1].item()
     scores = twin.model(twin.dataset.train.inputs).detach().requires_grad_()
     (gradient,) = torch.autograd.grad(twin.loss(scores, twin.dataset.train.labels), scores)
     by_sample = [sum(entry != 0 for entry in row) for row in gradient.tolist()]

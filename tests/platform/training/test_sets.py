@@ -157,7 +157,7 @@ def parts(split: Split) -> list[Split]:
 def test_the_test_split_decides_no_threshold(make_trial: MakeTrial) -> None:
     """What is told of two halves of it adds up to what is told of the whole; cut by themselves they do not."""
     session = Session.prepare(make_trial(measures=ASKED))
-    session.train_epoch()
+    session.advance()
     scorer, whole = session.scorer, session.dataset
 
     def tested(test: Split) -> tuple[int, dict[str, float]]:
@@ -178,7 +178,7 @@ def test_the_test_split_decides_no_threshold(make_trial: MakeTrial) -> None:
 def test_sets_are_cut_by_the_validation_split_of_the_weights_that_are_tested(make_trial: MakeTrial) -> None:
     session = Session.prepare(make_trial(measures=ASKED))
     before = session.weights()
-    session.train_epoch()
+    session.advance()
     after = session.test(0, before)  # which leaves the network with them
     logs = log_probabilities(session.model.eval()(session.dataset.validation.tensor).detach())
     cut = cut_of(logs, session.dataset.validation.labels, Measure("average", 2))

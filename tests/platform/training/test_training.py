@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, UserError
 from topk_platform.data import digits
 from topk_platform.errors import ChangedError
-from topk_platform.metrics import Scorer
-from topk_platform.specs import Inputs, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Inputs, Trial, TrialRecord
 from topk_platform.specs.codec import stream_seed
 from topk_platform.training import (
     LOSSES,
@@ -24,7 +23,7 @@ from topk_platform.training import (
     finish,
     run_trials,
 )
-from topk_platform.training.member import Member, TrainedEpoch
+from topk_platform.training.member import Member
 from topk_platform.training.steps.optim import learning_rate, make_optimizer
 
 
@@ -133,10 +132,11 @@ def test_a_diverging_trial_is_recorded_as_such() -> None:
     assert "training loss of epoch 1" in record.reason or "not finite" in record.reason
 
 
-@pytest.mark.parametrize(("loss", "finite"), [(math.inf, 1.0), (math.nan, 1.0), (0.5, 0.0)])
-def test_a_loss_or_a_score_that_is_not_finite_is_enough(loss: float, finite: float) -> None:
+@pytest.mark.parametrize(("loss", "finite"), [(math.inf, True), (math.nan, True), (0.5, False)])
+def test_a_loss_or_a_score_that_is_not_finite_is_enough(loss: float, finite: bool) -> None:
     member = Member(a_trial())
-    assert not member.note(TrainedEpoch(1, loss, 1.0, 0.1, 1.0, 1.0), [finite], Scorer((1, 3), (), ()))
+    member.note_loss(1, loss)
+    assert not member.note(EpochRecord(1, loss, {"top1": 0.5}, 1.0, 0.1), finite=finite)
     assert (member.status, member.epochs) == ("diverged", [])
 
 
@@ -174,7 +174,7 @@ def test_one_epoch_is_plain_sgd() -> None:
     """Against a loop written out: same batches, same schedule, Nesterov momentum, weight decay."""
     trial = a_trial(epochs=1)
     session, twin = Session.prepare(trial), Session.prepare(trial)
-    mean = session.train_epoch()[0, 0].item()
+    mean = session.advance()[0, 0].item()
     train, total, velocity = twin.dataset.train, 0.0, {}
     order = torch.randperm(len(train), generator=twin.batches.order)
     batches = torch.split(order, 64)

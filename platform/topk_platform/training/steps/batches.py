@@ -14,7 +14,7 @@ from topk_platform.data import Dataset, Images, Split
 from topk_platform.specs import Augmentation
 from topk_platform.training.steps.augment import augment, crop, mix
 
-__all__ = ["Batches", "Epoch", "Normalisation", "never_pause", "order_states"]
+__all__ = ["Batches", "Epoch", "Normalisation", "order_states", "prepared"]
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,6 @@ class Epoch:
     batches: Iterator[tuple[Tensor, ...]]
     orders: list[Tensor]
     total: Tensor
-
-
-def never_pause() -> bool:
-    """Return False, so that an epoch pauses at its end only."""
-    return False
 
 
 def order_states(epoch: Epoch | None, batches: Sequence[Batches]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def a_recipe(**changes: Any) -> Recipe:
 
 
 def losses_of(session: Session, epochs: int = 3) -> list[float]:
-    return [session.train_epoch()[0, 0].item() for _ in range(epochs)]
+    return [session.advance()[0, 0].item() for _ in range(epochs)]
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "noised_topk_hinge"])
