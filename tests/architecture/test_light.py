@@ -22,16 +22,7 @@ from topk_platform.testing import fake_run
 from topk_platform.training import environment
 
 SLOW = {
-    "torch",
-    "torchvision",
-    "ray",
-    "mlflow",
-    "optuna",
-    "sklearn",
-    "numba",
-    "pandas",
-    "duckdb",
-    "matplotlib",
+    *("torch", "torchvision", "ray", "mlflow", "optuna", "sklearn", "numba", "pandas", "duckdb", "matplotlib")
 }
 
 LAB = """
@@ -65,29 +56,21 @@ def outcome(arguments):
 print(json.dumps([outcome(arguments) for arguments in json.load(sys.stdin)]))
 """
 
-# The command, and at its end the names of what it has loaded that is slow.
-MAIN = f"""
-import sys
-from topk_platform.cli import main
-try:
-    main()
-finally:
-    print("loaded:", *sorted({SLOW!r} & set(sys.modules)), file=sys.stderr)
-"""
+Outcome = tuple[int, str, str, list[str]]
 
 
-def topk(folder: Path, *arguments: str) -> tuple[int, str, str, set[str]]:
-    """Run the command; return its exit code, what it wrote, and what it had loaded that is slow."""
+def python(folder: Path, code: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program in a folder, without the folder of datasets that the tests use."""
     environment = {name: value for name, value in os.environ.items() if name != "TOPK_DATA"}
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments],
-        cwd=folder,
-        env={**environment, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-    )
-    *output, last = done.stderr.splitlines()
-    return done.returncode, done.stdout, "\n".join(output), set(last.split()[1:])
+    environment |= {"COLUMNS": "200"}
+    program = [sys.executable, "-c", code]
+    return subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, **options)
+
+
+def topk(folder: Path, *commands: str) -> dict[str, Outcome]:
+    """Run commands in one process: whatever one of them loads shows in those behind it as well."""
+    done = python(folder, SEVERAL, input=json.dumps([command.split() for command in commands]), check=True)
+    return dict(zip(commands, map(tuple, json.loads(done.stdout)), strict=True))
 
 
 def write_ended(study: Study, store: Path) -> str:
@@ -182,27 +165,16 @@ WRONG = (
 
 
 @pytest.fixture(scope="module")
-def outcomes(lab: tuple[Path, str]) -> dict[str, tuple[int, str, str, list[str]]]:
-    """What each of these commands did, in one process: whatever one of them loads shows in those behind it as well."""
+def outcomes(lab: tuple[Path, str]) -> dict[str, Outcome]:
     folder, key = lab
-    commands = [command for command, _ in (*READING, *WRONG)] + [
-        f"{command} --json" for command, _ in AS_JSON
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "TOPK_DATA"}
-    done = subprocess.run(
-        [sys.executable, "-c", SEVERAL],
-        cwd=folder,
-        env={**environment, "COLUMNS": "200"},
-        input=json.dumps([command.replace("KEY", key).split() for command in commands]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return dict(zip(commands, json.loads(done.stdout), strict=True))
+    commands = [command for command, _ in (*READING, *WRONG)]
+    commands += [f"{command} --json" for command, _ in AS_JSON]
+    results = topk(folder, *(command.replace("KEY", key) for command in commands))
+    return dict(zip(commands, results.values(), strict=True))
 
 
 @pytest.mark.parametrize(("command", "shown"), READING)
-def test_what_only_reads_is_light(outcomes: dict[str, Any], command: str, shown: str) -> None:
+def test_what_only_reads_is_light(outcomes: dict[str, Outcome], command: str, shown: str) -> None:
     code, out, err, loaded = outcomes[command]
     assert (code, err) == (0, "")
     assert shown in out
@@ -210,7 +182,9 @@ def test_what_only_reads_is_light(outcomes: dict[str, Any], command: str, shown:
 
 
 @pytest.mark.parametrize(("command", "names"), AS_JSON)
-def test_what_reads_prints_json_for_programs(outcomes: dict[str, Any], command: str, names: set[str]) -> None:
+def test_what_reads_prints_json_for_programs(
+    outcomes: dict[str, Outcome], command: str, names: set[str]
+) -> None:
     code, out, err, loaded = outcomes[f"{command} --json"]
     assert (code, err, loaded) == (0, "", [])
     result = json.loads(out)
@@ -224,7 +198,7 @@ def test_every_command_that_takes_json_is_among_them() -> None:
 
 @pytest.mark.parametrize(("command", "message"), WRONG)
 def test_what_was_typed_wrong_is_told_without_waiting(
-    outcomes: dict[str, Any], command: str, message: str
+    outcomes: dict[str, Outcome], command: str, message: str
 ) -> None:
     code, out, err, loaded = outcomes[command]
     assert (code, out) == (2, "")
@@ -237,10 +211,7 @@ def test_scripts_that_read_are_light_too(lab: tuple[Path, str]) -> None:
         "import sys; from topk_platform import plan, table; from light_lab import study;"
         f"print(table(study()).rows, plan(study()).left, sorted({SLOW!r} & set(sys.modules)))"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "TOPK_DATA"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=lab[0], env=environment, capture_output=True, text=True
-    )
+    done = python(lab[0], code)
     expected = "('cross_entropy', 'smooth_topk_svm') 0 []\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
 
@@ -254,7 +225,7 @@ def test_a_study_that_is_done_starts_no_ray(
     folder = shutil.copytree(lab[0], tmp_path / "lab")
     (folder / "runs" / "mlflow.db").unlink()
     for drawn in (True, False):
-        code, out, err, loaded = topk(folder, "run", "light_lab:study")
+        ((code, out, err, loaded),) = topk(folder, "run light_lab:study").values()
         assert (code, err) == (0, "")
         assert "0 trials ran" in out
         assert "ray" not in loaded and ("matplotlib" in loaded) == drawn

@@ -1,4 +1,4 @@
-"""What keeps the house small and its names plain: test files beside modules, short functions, small folders, words."""
+"""What keeps the house small and its names plain: test folders like those of the code, short functions, names."""
 
 from __future__ import annotations
 
@@ -21,68 +21,7 @@ MIRRORED = {
 }
 CODE = ("losses", "platform", "studies", "tools", "benchmarks", "docs/extensions", "docs/examples")
 
-# Test files that mirror no module, each with what it tests instead. A new one needs a reason here.
-RULES_OF_MANY_MODULES = {
-    "losses": {
-        "kernels/test_fallback.py": "all losses where kernels cannot compute",
-        "kernels/test_kernel_interface.py": "what all kernels have in common",
-        "kernels/test_noised_kernel.py": "one kernel on each device",
-        "kernels/test_smooth_kernel.py": "one kernel on each device",
-        "kernels/test_soft_topk_kernel.py": "one kernel on each device",
-        "noised/test_noised_topk.py": "an operator over the whole family",
-        "noised/test_noised_topk_hinge.py": "a loss over the whole family",
-        "expected/test_expected_topk.py": "an operator over the whole family",
-        "soft_topk/test_lapsum.py": "a loss over the whole family",
-        "sorting/test_sorting_cpu.py": "kernels against plain torch",
-        "union/test_grouping.py": "two losses over one recursion",
-        "test_contract.py": "the contract of all losses",
-        "test_definitions.py": "all losses against their definitions",
-        "test_invariance.py": "the invariances of all losses",
-        "test_oracles.py": "oracles against one another",
-        "test_package.py": "the package's interface",
-        "test_refusals.py": "the arguments that any function refuses",
-        "test_training.py": "every loss in a training",
-    },
-    "platform": {
-        "cli/test_command.py": "what all commands have in common",
-        "cli/test_kinds_of_study.py": "every command that reads, on every kind of study",
-        "cli/test_smoke_option.py": "one option of several commands",
-        "data/datasets/test_large_datasets.py": "datasets in small copies of their files",
-        "hostile/test_bombs.py": "every reader of files",
-        "hostile/test_hostile_files.py": "every reader of files",
-        "hostile/test_texts.py": "every writer of text",
-        "hostile/test_trust.py": "every reader of files",
-        "protocol/test_contract.py": "the contract of all protocols",
-        "protocol/test_searches_added.py": "a study that asks for more searches later",
-        "protocol/test_whole_ensembles.py": "a study whose trials train together",
-        "records/test_kept_stores.py": "every reader of stores",
-        "records/test_random_damage.py": "damage of all kinds",
-        "records/storage/test_store_paths.py": "stores by their addresses",
-        "records/test_columns_page.py": "a page of the documentation",
-        "reports/test_set_tables.py": "tables of sets",
-        "running/cluster/test_gpu_share.py": "a GPU that several trials share",
-        "running/test_written_tables.py": "the files that a run leaves",
-        "specs/test_search_page.py": "a page of the documentation",
-        "training/test_ensembles.py": "trainings in an ensemble",
-        "training/test_gpu.py": "a training on a GPU",
-        "training/test_images_in_files.py": "a training from files",
-        "training/test_ranks.py": "the ranks that a training leaves",
-        "training/test_recipes.py": "a training with each setting",
-        "training/test_resuming.py": "a training that was interrupted",
-        "training/test_sets.py": "the sets that a training leaves",
-        "training/test_shared_draws.py": "the draws that trainings share",
-    },
-    "studies": {
-        "test_examples.py": "the examples of the documentation",
-        "test_papers.py": "the studies of papers",
-        "test_shipped_claims.py": "the verdicts that the pages state",
-        "test_spaces.py": "the spaces of all studies",
-    },
-    "benchmarks": {
-        "test_gpu_command.py": "`make gpu`",
-        "test_timings.py": "the benchmarks that time losses",
-    },
-}
+OF_MANY = {Path("hostile"), Path("kernels")}  # folders of tests of many modules
 
 # Folders of more files than a reader takes in, whose files are alike or one family.
 LARGE_FOLDERS = {
@@ -117,19 +56,6 @@ MOST_LINES = 60
 
 BANNED = {"told", "found", "place"}  # names that meant many things
 SUSPECTED = re.compile(rf"\b_*({'|'.join(sorted(BANNED))})_*\b")
-
-
-def mirrors_a_module(path: Path) -> bool:
-    """Whether a test file has the name of a module, or of the folder, at the same path."""
-    root, *folders, name = path.relative_to(ROOT / "tests").with_suffix("").parts
-    tested, subject = MIRRORED[root], name.removeprefix("test_")
-    for folder in folders:
-        existing = [one for one in (tested / folder, tested / f"_{folder}") if one.is_dir()]
-        if not existing:
-            return False
-        tested = existing[0]
-    names = (f"{subject}.py", subject, f"_{subject}", f"_{subject}.py", f"{subject}_kernels.py")
-    return tested.name.removeprefix("_") == subject or any((tested / one).exists() for one in names)
 
 
 def sources(*roots: str) -> list[str]:
@@ -187,10 +113,10 @@ def defined_names(tree: ast.Module) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("root", MIRRORED)
-def test_a_test_file_stands_where_its_module_stands_or_gives_its_reason(root: str) -> None:
-    tests = ROOT / "tests" / root
-    others = {str(path.relative_to(tests)) for path in tests.rglob("test_*.py") if not mirrors_a_module(path)}
-    assert others == set(RULES_OF_MANY_MODULES.get(root, {}))
+def test_folders_of_tests_are_those_of_the_code(root: str) -> None:
+    tests, code = ROOT / "tests" / root, MIRRORED[root]
+    for folder in {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - OF_MANY:
+        assert (code / folder).is_dir() or (code / f"_{folder}").is_dir(), folder
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
@@ -216,6 +142,11 @@ def test_files_of_the_platform_are_neither_too_long_nor_too_short() -> None:
     for folder in {path.parent for path in files}:
         least = median(map(lines_of, folder.glob("*.py")))
         assert least >= LEAST_MEDIAN, folder
+
+
+def test_no_two_files_of_the_platform_share_a_name() -> None:
+    files = [path for path in MIRRORED["platform"].rglob("*.py") if path.name != "__init__.py"]
+    assert [name for name, count in Counter(path.name for path in files).items() if count > 1] == []
 
 
 def test_no_name_is_told_found_or_place() -> None:

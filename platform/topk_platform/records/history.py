@@ -171,7 +171,7 @@ class ArmHistory:
     outdated: Counter[str] = field(default_factory=Counter)
 
     def ended_of(self, row: Row, *, alone: bool = False) -> Ended:
-        """Return a row in the protocol's form. Its values are parsed on first use or, ``alone``, now: it holds no row."""
+        """Return a row in the protocol's form. ``alone`` parses its values now, else on first use."""
         curve = self.curves.get(row["key"], _NO_CURVE)
         values = partial(_values, row, self.arm.loss.space)
         given = values() if alone else Late(values)
@@ -182,7 +182,7 @@ class ArmHistory:
         return {number: self.ended_of(row) for number, row in self.search.items()}
 
     def progress(self, study: Study, identity: Identity | None = None) -> ArmProgress:
-        """Return the progress of the arm within a study's budget. With an identity, trials can start; no row is held."""
+        """Return the progress of the arm within a study's budget; with the identity of new trials, it holds no row."""
         ended = partial(self.ended_of, alone=identity is not None)
         searched = {number: ended(row) for number, row in self.search.items()}
         confirmed: dict[Slot, Ended] = {

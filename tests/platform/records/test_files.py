@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import trial_row
-from topk_platform.specs import Inputs, TrialRecord
+from topk_platform.specs import Inputs
 
 READERS = {"ranks": read_ranks, "guesses": read_guesses, "network": read_model}
 ARM = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
@@ -80,13 +79,6 @@ def rows_of(store: Store) -> list[Row]:
 
 def path_of(store: Store, kind: Kind, key: str) -> Path:
     return Path(store.root) / artifact_name(kind, key)
-
-
-def test_what_is_sound_is_neither_damaged_nor_missing(store: Store) -> None:
-    rows = rows_of(store)
-    assert len(rows) == 3
-    assert damaged_artifacts(store, rows) == missing_artifacts(store, rows) == []
-    assert damaged_artifacts(store, []) == missing_artifacts(store, []) == []
 
 
 @pytest.mark.parametrize("damage", [truncate, flip, empty, swap])
@@ -149,18 +141,14 @@ def test_what_is_no_json_in_the_column_is_one_line(store: Store) -> None:
             read_ranks(store, row)
 
 
-def test_trials_that_have_no_files_are_passed_over(tmp_path: Path, study: Study) -> None:
+def test_sound_files_and_trials_that_have_none_are_passed_over(
+    tmp_path: Path, study: Study, store: Store
+) -> None:
+    assert damaged_artifacts(store, rows_of(store)) == missing_artifacts(store, rows_of(store)) == []
     rows = [trial_row(record(study, 0)), trial_row(record(study, 0, seed=1, status="diverged"))]
     store = Store.open(tmp_path)
     assert damaged_artifacts(store, rows) == missing_artifacts(store, rows) == []
     assert [row["artifacts"] for row in rows] == [None, None]
-
-
-def test_a_record_comes_back_from_its_json_and_its_trial_has_the_key_that_it_had(study: Study) -> None:
-    plain = record(study, 0, seed=1)
-    full = replace(plain, artifacts={"ranks": "ab"}, missing={"network": "full"})
-    assert TrialRecord.from_json(full.to_json()) == full
-    assert full.trial.key == plain.trial.key
 
 
 def test_equal_networks_are_equal_bytes(tmp_path: Path, study: Study) -> None:

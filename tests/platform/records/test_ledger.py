@@ -76,18 +76,6 @@ def test_a_snapshot_that_another_program_wrote_again_is_not_current(tmp_path: Pa
     assert not is_current(ledger, ())
 
 
-def test_a_row_comes_back_as_it_was(tmp_path: Path, study: Study) -> None:
-    ledger = filled(tmp_path, study, record(study, 0, seed=1))
-    (row,) = ledger.rows()
-    assert row["started"].timestamp() == 1000.0
-    assert (row["test.top3"], row["status"], row["seed"]) == (0.5, "completed", 1)
-    assert "epoch" not in row
-    assert ledger.read("epochs", ["epoch", "train.loss"]).to_pydict() == {
-        "epoch": [1, 2],
-        "train.loss": [1.0, 0.5],
-    }
-
-
 def test_what_a_study_gains_or_loses_moves_no_old_row(tmp_path: Path, study: Study) -> None:
     """A parameter that is a number in one study and a word in the next, and metrics that only one of them has."""
     filled(tmp_path, study, *(record(study, n) for n in range(3)))
@@ -191,27 +179,8 @@ def test_parts_that_cannot_be_put_together_stop_nothing(
     assert "were not merged: No space left on device" in caplog.text
 
 
-def test_what_goes_wrong_in_the_thread_is_raised_where_it_ends(tmp_path: Path, study: Study) -> None:
-    def write() -> None:
-        with open_ledger(tmp_path).writing(study) as writer:
-            writer.committed = Mock(side_effect=ZeroDivisionError("in a thread"))
-            writer.put(record(study, 0))
-
-    with pytest.raises(ZeroDivisionError, match="in a thread"):
-        write()
-
-
 class Panic(BaseException):
     """As deltalake's own, which an error within the library raises: no Exception."""
-
-
-def test_a_panic_of_a_library_ends_the_writing_in_one_line(
-    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seen: the thread died without a word, and a run whose results were all lost ended with exit code 0."""
-    monkeypatch.setattr(delta, "write_deltalake", Mock(side_effect=Panic("Invalid object store url")))
-    with pytest.raises(StoreError, match=r"^store '.*' cannot be written: Panic: Invalid object store url$"):
-        filled(tmp_path, study, record(study, 0))
 
 
 def test_who_hands_over_to_a_thread_that_is_dead_gets_its_error_at_once(
@@ -225,7 +194,7 @@ def test_who_hands_over_to_a_thread_that_is_dead_gets_its_error_at_once(
             pytest.fail("nobody would have written it")
 
     monkeypatch.setattr(delta, "write_deltalake", Mock(side_effect=Panic("out of memory")))
-    with pytest.raises(StoreError, match="out of memory"):
+    with pytest.raises(StoreError, match=r"^store .* cannot be written: Panic: out of memory$"):
         write()
 
 
@@ -334,18 +303,6 @@ def test_a_driver_that_was_taken_over_from_writes_nothing_more(
     assert ledger.store.names("tables") == ["epochs.parquet", "trials.parquet"]
 
 
-def test_one_writer_at_a_time(tmp_path: Path, study: Study) -> None:
-    first, second = open_ledger(tmp_path), open_ledger(tmp_path)
-    with (
-        first.writing(study),
-        pytest.raises(StoreError, match="another process: process"),
-        second.writing(study),
-    ):
-        pytest.fail("two writers")
-    with second.writing(study):
-        pass
-
-
 def test_forgotten_trials_take_their_epochs_with_them(tmp_path: Path, study: Study) -> None:
     ledger = filled(tmp_path, study, *(record(study, n) for n in range(3)))
     gone = record(study, 1).trial.key
@@ -407,19 +364,6 @@ def test_history_takes_one_code_version_and_one_dataset(tmp_path: Path, study: S
     (other,) = read_history(ledger, study, {arm_id: Identity("c", "another")}).values()
     assert not other.rows()
     assert other.outdated == {"other code": 1, "other data": 2}
-
-
-def test_history_takes_one_environment_unless_any_will_do(tmp_path: Path, study: Study) -> None:
-    """Seen: Optuna 5.0 and 4.9 suggest otherwise, and another processor gave 99.8 where the table had 99.9."""
-    old, new = {"torch": "x", "machine": "m"}, {"torch": "y", "machine": "m"}
-    rows = [record(study, number, versions=old if number else new) for number in range(3)]
-    ledger, arm_id = filled(tmp_path, study, *rows), study.arm_id(study.arms[0])
-    (history,) = read_history(ledger, study, {arm_id: Identity("c", "f", new)}).values()
-    assert list(history.search) == [0]
-    assert history.outdated == {"torch x in place of y": 2}
-    (mixed,) = read_history(ledger, study, {arm_id: Identity("c", "f")}).values()
-    assert sorted(mixed.search) == [0, 1, 2]
-    assert not mixed.outdated
 
 
 def test_the_ledger_notes_what_counted_for_those_who_read_it_later(tmp_path: Path, study: Study) -> None:

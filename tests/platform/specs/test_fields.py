@@ -42,6 +42,8 @@ def test_a_study_is_no_name_and_no_function(name: str) -> None:
         (run, {"progress": 3}, "progress must be a function or True or False, got 3"),
         (run, {"download": "no"}, "download must be True or False, got 'no'"),
         (plan, {"workers": 1.5}, "workers must be a whole number at least 1 or None, got 1.5"),
+        (load_model, {}, "folder must be a string or a path, got .*"),
+        (replay, {}, "key must be a string, got .*"),
         (table, {"only": True}, "only must be a string or a sequence, each a string or None, got True"),
     ],
 )
@@ -50,13 +52,6 @@ def test_other_arguments_are_named_with_their_rule(
 ) -> None:
     with pytest.raises(UserError, match=f"^{why}$"):
         function(STUDY, **arguments)
-
-
-def test_paths_are_paths() -> None:
-    with pytest.raises(UserError, match="must be a string or a path, got 3"):
-        load_model(3)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="key must be a string, got 3"):
-        replay(3)  # type: ignore[arg-type]
 
 
 def test_all_that_the_package_offers_is_listed_before_it_is_imported() -> None:

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Schedule, Study, UserError
-from topk_platform.protocol.search_progress import Ended
-from topk_platform.records.history import ArmHistory
 from topk_platform.running.preflight.arm_checks import check_study
-from topk_platform.specs import Dimension, Scalar, Trial, active, in_order, reaching
+from topk_platform.specs import Dimension, Scalar, active, in_order, reaching
 
 SAMPLES = Choice((None, 1, 10))
 EPSILON = Float(0.01, 10, log=True, when={"samples": (1, 10)})
@@ -73,21 +71,6 @@ def test_values_that_reach_a_dimension_are_whole_and_change_only_what_they_must(
             assert name in result
         if name in first and first[name] == value:
             assert result == first
-
-
-def test_a_trials_values_are_those_of_active_dimensions(tmp_path: Any) -> None:
-    loss = Loss("noised_topk_hinge", {"samples": SAMPLES, "epsilon": EPSILON}, {"samples": None})
-    arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1))
-    rows = {
-        0: {"number": 0, "values": '{"samples": null}', "status": "completed", "key": "a"},
-        1: {"number": 1, "values": '{"samples": 1, "epsilon": 0.5}', "status": "failed", "key": "b"},
-    }
-    history = ArmHistory(arm, search=rows)  # type: ignore[arg-type]
-    assert history.ended()[0] == Ended(0, {"samples": None}, "completed")
-    assert history.ended()[1].values == {"samples": 1, "epsilon": 0.5}
-    trial = Trial("s", "a", arm, (1,), "search", 0, 0, 0, {"samples": None}, "f", "c")
-    assert Trial.from_json(trial.to_json()) == trial
-    assert trial.setting.own == {"samples": None}
 
 
 def test_the_exact_expectation_is_searched_beside_sample_counts() -> None:

@@ -96,12 +96,10 @@ def searched(times: int, **changes: Any) -> Arm:
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: Float(2, 1), "low < high"),
         (lambda: Float(1, 1), "low < high"),
         (lambda: Float(0, 1, log=True), "low > 0"),
         (lambda: Float(float("nan"), 1), "Float.low"),
         (lambda: Int(5, 4), "low < high"),
-        (lambda: Int(0, 4, log=True), "low > 0"),
         (lambda: Int(0.5, 3), "Int.low"),
         (lambda: Choice(()), "Choice"),
         (lambda: Choice((1, 1)), "Choice"),
@@ -109,20 +107,14 @@ def searched(times: int, **changes: Any) -> Arm:
         (lambda: LabelNoise(1.5), "probability"),
         (lambda: LongTail(0.5), "ratio"),
         (lambda: TrainFraction(0), "fraction"),
-        (lambda: TrainFraction(1.1), "fraction"),
         (lambda: Recipe(epochs=0), "Recipe.epochs"),
-        (lambda: Recipe(epochs=2.5), "Recipe.epochs"),
         (lambda: Recipe(epochs=True), "Recipe.epochs"),
-        (lambda: Recipe(epochs="3"), "Recipe.epochs"),
         (lambda: Recipe(1, optimizer="lion"), "optimizer"),
         (lambda: Recipe(1, schedule="step"), "schedule"),
-        (lambda: Recipe(1, batch_size=32.5), "Recipe.batch_size"),
         (lambda: Recipe(1, learning_rate=math.nan), "Recipe.learning_rate"),
-        (lambda: Recipe(1, learning_rate=-1), "Recipe.learning_rate"),
         (lambda: Recipe(1, learning_rate=10**400), "Recipe.learning_rate"),
         (lambda: Recipe(1, weight_decay=-1), "Recipe.weight_decay"),
         (lambda: Recipe(1, momentum=5), "Recipe.momentum"),
-        (lambda: Recipe(1, clip_norm="x"), "Recipe.clip_norm"),
         (lambda: Recipe(1, clip_norm=0), "Recipe.clip_norm"),
         (lambda: Recipe(1, keep="top1"), "Recipe.keep"),
         (lambda: Numerics(bfloat16="yes"), "Numerics.bfloat16"),
@@ -142,10 +134,7 @@ def searched(times: int, **changes: Any) -> Arm:
         (lambda: grid("digits", [], [], k=1, recipe=Recipe(1)), "regimes must be a list"),
         (lambda: grid([], Model("mlp"), [], k=1, recipe=Recipe(1)), "models must be a list"),
         (lambda: an_arm(k=0), "Arm.k"),
-        (lambda: a_study(trials="3"), "Study.trials"),
-        (lambda: a_study(trials=2.5), "Study.trials"),
         (lambda: a_study(trials=0), "Study.trials"),
-        (lambda: a_study(seeds=1.5), "Study.seeds"),
         (lambda: a_study(seeds=0), "Study.seeds"),
         (lambda: a_study(searched(2), trials=9), "trials must be a multiple of the 2 searches"),
         (lambda: a_study(searched(2), trials=8, seeds=5), "seeds must be a multiple of the 2 searches"),
@@ -160,35 +149,25 @@ def searched(times: int, **changes: Any) -> Arm:
         (lambda: a_study(topk=3), "Study.topk"),
         (lambda: a_study(topk=(3, 0)), "Study.topk[1]"),
         (lambda: a_study("arm"), "Study.arms[0]"),
-        (lambda: Study("a/b", [an_arm()], topk=(3,)), "study name"),
         (lambda: Study("..", [an_arm()], topk=(3,)), "study name"),
         (lambda: Study("s", []), "at least one arm"),
         (lambda: a_study(an_arm(), an_arm()), "two arms"),
         (lambda: a_study(an_arm(model=Model("lab:net", {"type": "wide"}))), "'type'"),
-        (lambda: a_study(an_arm(regime=Regime("r", "lab:data", options={"type": 1}))), "'type'"),
         (lambda: a_study(an_arm(protocol=Protocol(OptunaSampler("a:b", {"type": 1})))), "'type'"),
         (lambda: a_study(targets=(0.9, 0.99, 0.99)), "targets"),
         (lambda: a_study(device="mps"), "Study.device"),
         (lambda: a_study(show=("top9",)), "top9"),
         (lambda: a_study().only("nothing*"), "'nothing*'"),
-        (lambda: a_study().only(["*", "nothing*"]), "'nothing*'"),
         (lambda: a_study(baseline="crossentropy"), "baseline"),
         (lambda: a_study(accelerator="A100"), "accelerator"),
-        (lambda: a_study(accelerator="a b", device="cuda"), "accelerator"),
-        *(
-            (lambda gpus=gpus: a_study(gpus=gpus, device="cuda"), "gpus")
-            for gpus in (0, -1, 1.5, 2, 4, "all", "auto")
-        ),
-        *((lambda h=h: a_study(time_limit=h), "time_limit") for h in (0, -1, math.inf)),
-        *((lambda h=h: a_study(start_limit=h), "start_limit") for h in (0, -1, math.inf)),
+        *((lambda g=g: a_study(gpus=g, device="cuda"), "gpus") for g in (0, 1.5, "all")),
+        (lambda: a_study(time_limit=math.inf), "time_limit"),
+        (lambda: a_study(start_limit=0), "start_limit"),
         (lambda: printed(value=0.943e3), "Published.value"),
-        (lambda: printed(value=float("nan")), "Published.value"),
         (lambda: printed(spread=-0.1), "Published.spread"),
-        (lambda: printed(runs=0), "Published.runs"),
         (lambda: printed(split="train"), "Published.split"),
         (lambda: printed(source=""), "Published.source"),
         (lambda: a_study_with(printed(regime="noise")), "noise/smooth_topk_svm belongs to no arm"),
-        (lambda: a_study_with(printed(model="wide")), "noisy/wide/smooth_topk_svm belongs to no arm"),
         (lambda: a_study_with(printed(metric="top4")), "'top4'"),
         (lambda: a_study_with(printed(metric="candidates99")), "'candidates99'"),
         (lambda: a_study_with(printed(), printed(value=1)), "two published numbers"),
@@ -235,13 +214,6 @@ def test_a_spec_does_not_change_with_what_it_was_made_of() -> None:
     assert regimes[:2] == regimes[2:]
     read_only = Model("mlp", MappingProxyType({"width": 8}))
     assert copy.deepcopy(read_only) == Model("mlp", {"width": 8})
-
-
-def test_a_trial_survives_json() -> None:
-    trial = a_trial()
-    back = Trial.from_json(trial.to_json())
-    assert back == trial
-    assert back.key == trial.key
 
 
 @pytest.mark.parametrize(
@@ -305,6 +277,8 @@ def test_a_record_survives_json() -> None:
         {"top1": 0.5},
         {"top1": 0.25},
         (EpochRecord(1, 0.1, {"top1": 0.5}, 0.2, 0.3),),
+        artifacts={"ranks": "ab"},
+        missing={"network": "full"},
     )
     assert TrialRecord.from_json(record.to_json()) == record
 
@@ -316,6 +290,8 @@ def test_decoding_refuses_what_it_does_not_know() -> None:
         decode({"type": "Float", "lo": 1}, [Float])
     with pytest.raises(ValueError, match="not a trial"):
         Trial.from_json("{}")
+    with pytest.raises(ValueError, match="not a study"):
+        Study.from_json('{"a": 1}')
     with pytest.raises(TypeError, match="scalars"):
         encode({1, 2})
     with pytest.raises(ValueError, match="JSON compliant"):
@@ -323,14 +299,11 @@ def test_decoding_refuses_what_it_does_not_know() -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_floats_keep_every_bit(value: float) -> None:
+def test_a_trial_survives_json_with_every_bit_of_its_floats(value: float) -> None:
     trial = a_trial(values={"tau": value})
-    assert Trial.from_json(trial.to_json()).values["tau"].hex() == value.hex()  # type: ignore[union-attr]
-
-
-def test_smoke_shrinks_and_takes_its_own_name() -> None:
-    small = a_study().smoke()
-    assert (small.name, small.trials, small.seeds, small.arms[0].recipe.epochs) == ("s-smoke", 2, 2, 2)
+    back = Trial.from_json(trial.to_json())
+    assert back == trial and back.key == trial.key
+    assert back.values["tau"].hex() == value.hex()  # type: ignore[union-attr]
 
 
 def test_grid_is_the_product() -> None:
@@ -374,13 +347,3 @@ def test_published_numbers_go_with_their_arms_and_none_is_left_to_a_smoke_run() 
     assert study.only("*/wide/*").published == numbers[1:]
     assert study.smoke().published == ()
     assert dataclasses.replace(study, seeds=2).published == numbers
-
-
-def test_a_study_is_the_same_after_json() -> None:
-    number = Published(regime="noisy", loss="smooth_topk_svm", metric="top1", value=50.0, source="me")
-    study = Study("s", [an_arm()], topk=(1, 3), trials=2, seeds=3, published=[number])
-    again = Study.from_json(study.to_json())
-    assert [again.arm_id(arm) for arm in again.arms] == [study.arm_id(arm) for arm in study.arms]
-    assert again.to_json() == study.to_json()
-    with pytest.raises(ValueError, match="not a study"):
-        Study.from_json('{"a": 1}')

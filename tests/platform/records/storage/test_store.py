@@ -114,11 +114,6 @@ def test_a_file_is_written_though_another_process_deletes_its_empty_folders_mean
     assert (tmp_path / "a" / "b" / "file").read_bytes() == b"data"
 
 
-def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
-    Store.open(tmp_path / "a" / "b").check_writable()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_that_may_not_be_written_is_named_and_no_file_that_nobody_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,15 +218,6 @@ def test_a_server_that_is_down_is_reported_in_a_line() -> None:
     store = Store.open("s3://bucket/runs?endpoint=http://127.0.0.1:9&region=x")
     with pytest.raises(StoreError, match=r"^store 's3://bucket/runs' cannot be written: [^\n]*$"):
         store.check_writable()
-
-
-def test_its_address_holds_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    store = Store.open("runs").at("digits")
-    assert store.uri == "runs/digits"
-    assert store.address == str(tmp_path / "runs" / "digits")
-    asked = "s3://bucket/runs?endpoint=http://127.0.0.1:9000"
-    assert Store.open(Store.open(asked).at("digits").address) == Store.open(asked).at("digits")
 
 
 def test_a_folder_needs_neither_obstore_nor_delta_lake(tmp_path: Path) -> None:
