@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import pytest
 from feeds import fill, runs, start_feed
@@ -165,17 +164,3 @@ def test_damaged_results_of_arms_are_one_line_with_the_remedy(
 def test_a_sync_that_would_fill_nothing_is_refused(tmp_path: Path, store: Store) -> None:
     with pytest.raises(UserError, match="mlflow must name "):
         sync("s", store=tmp_path, mlflow_uri="none")
-
-
-def test_a_report_is_drawn_once_for_its_tables(
-    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-    ledger = filled(tmp_path, study, record(study, 0))
-    for table, times in (("# one", 1), ("# one", 1), ("# two", 2)):
-        fill(
-            start_feed(tmp_path, ledger),
-            {"table.md": table},
-            lambda: asked.append(1) or {"report.html": b"<p>"},
-        )
-        assert len(asked) == times

@@ -143,48 +143,47 @@ def nodes(*resources: dict[str, float]) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_trial_never_spans_two_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 3}, {"CPU": 5, "GPU": 2}))
+KINDS = [{"CPU": 8, "GPU": 2, f"accelerator_type:{kind}": 1} for kind in ("T4", "L4", "L4")]
+
+
+@pytest.mark.parametrize(
+    ("there", "study", "held"),
+    [
+        ([{"CPU": 3}, {"CPU": 5, "GPU": 2}], {}, 8),  # a trial never spans two nodes
+        ([{"CPU": 3}, {"CPU": 5, "GPU": 2}], {"threads": 2}, 3),
+        ([{"CPU": 3}, {"CPU": 5, "GPU": 2}], {"threads": 4}, 1),
+        ([{"CPU": 3}, {"CPU": 5, "GPU": 2}], {"device": "cuda"}, 2),
+        ([{"CPU": 3}, {"CPU": 5, "GPU": 2}], {"device": "cuda", "gpus": 0.1}, 5),
+        ([{"CPU": 3}, {"CPU": 5, "GPU": 2}], {"device": "cuda", "threads": 3}, 1),
+        (KINDS, {"device": "cuda"}, 6),
+        (KINDS, {"device": "cuda", "accelerator": "T4"}, 2),
+        (KINDS, {"device": "cuda", "accelerator": "L4"}, 4),
+        *(  # nor two GPUs
+            ([{"CPU": 10, "GPU": 1}, {"CPU": 10, "GPU": 2}], {"device": "cuda", "gpus": share}, held)
+            for share, held in ((0.6, 3), (0.5, 6), (0.4, 6), (1 / 3, 9), (0.1, 20))
+        ),
+        # Ray counts ten thousandths, and would round a sixth up, of which five fit.
+        *(([{"CPU": 64, "GPU": 1}], {"device": "cuda", "gpus": 1 / n}, n) for n in range(1, 40)),
+    ],
+)
+def test_as_many_trials_run_at_once_as_fit(
+    there: list[dict[str, float]], study: dict[str, Any], held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: nodes(*there))
+    assert slots(a_study(**study), None) == slots(a_study(**study), 99) == held
+    assert slots(a_study(**study), 1) == 1 and slots(a_study(**study), 99, AT_ONCE) == 99
+
+
+@pytest.mark.parametrize(("workers", "patience"), [(None, None), (None, AT_ONCE), (2, None), (2, AT_ONCE)])
+def test_a_trial_that_fits_nowhere_is_refused_with_what_there_is(
+    workers: int | None, patience: Patience | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: nodes(*KINDS))
     monkeypatch.setattr(capacity, "request_resources", Mock())
-    for study, expected in [
-        (a_study(), 8),
-        (a_study(threads=2), 3),
-        (a_study(threads=4), 1),
-        (a_study(device="cuda"), 2),
-        (a_study(device="cuda", gpus=0.1), 5),
-        (a_study(device="cuda", threads=3), 1),
-    ]:
-        assert slots(study, None) == expected
-    assert slots(a_study(), 3) == 3
-    assert slots(a_study(device="cuda", gpus=0.1), 99) == 5
-    assert slots(a_study(device="cuda", gpus=0.1), 99, AT_ONCE) == 99
-    for study in (a_study(threads=6), a_study(device="cuda", threads=6)):
-        for workers, patience in ((None, None), (None, AT_ONCE), (2, None), (2, AT_ONCE)):
-            with pytest.raises(ClusterError, match="on one node, and the nodes have"):
-                slots(study, workers, patience)
-
-
-def test_a_kind_of_gpu_leaves_the_nodes_of_that_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = [{"CPU": 8, "GPU": 2, f"accelerator_type:{kind}": 1} for kind in ("T4", "L4", "L4")]
-    monkeypatch.setattr(ray, "nodes", lambda: nodes(*kinds, {"CPU": 64}))
-    for accelerator, expected in (("", 6), ("T4", 2), ("L4", 4)):
-        study = a_study(device="cuda", accelerator=accelerator)
-        assert slots(study, None) == expected
-    with pytest.raises(ClusterError, match=r"accelerator_type:A100'.* the nodes have .*accelerator_type:T4'"):
-        slots(a_study(device="cuda", accelerator="A100"), None)
-
-
-def test_shares_are_rounded_down_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts ten thousandths, and would round a sixth up, of which five fit."""
-    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 64, "GPU": 1}))
-    for trials in range(1, 40):
-        assert slots(a_study(device="cuda", gpus=1 / trials), None) == trials
-
-
-@pytest.mark.parametrize(("share", "held"), [(0.6, 3), (0.5, 6), (0.4, 6), (1 / 3, 9), (0.1, 20)])
-def test_a_trial_spans_no_two_gpus(share: float, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 10, "GPU": 1}, {"CPU": 10, "GPU": 2}))
-    assert slots(a_study(device="cuda", gpus=share), None) == held
+    study = a_study(device="cuda", accelerator="A100")
+    why = r"accelerator_type:A100'.* on one node, and the nodes have .*accelerator_type:T4'"
+    with pytest.raises(ClusterError, match=why):
+        slots(study, workers, patience)
 
 
 def test_a_node_that_is_on_its_way_is_waited_for_and_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,10 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
 def test_arms_that_share_data_network_batches_and_loss_are_timed_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two regimes by one measurement, told by their epochs and steps; another network and another loss by their own."""
+    """Two regimes by one measurement, told by their epochs and steps; another network and another loss by their own.
+
+    They are timed with a worker's number of threads.
+    """
     study = Study(
         "s",
         [
@@ -94,10 +97,17 @@ def test_arms_that_share_data_network_batches_and_loss_are_timed_once(
 
     def pace(session: Session) -> timing._Pace:
         timed.append(session.trial.arm.name)
+        assert torch.get_num_threads() == study.threads != threads
         return timing._Pace(step=float(10 ** len(timed)), validation=0.5)
 
     monkeypatch.setattr(timing, "_pace", pace)
-    seconds = timing.trial_seconds(arms)
+    before, threads = torch.get_num_threads(), 1 + study.threads
+    torch.set_num_threads(threads)
+    try:
+        seconds = timing.trial_seconds(arms)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
     assert timed == [
         f"all/{model}/{loss}" for loss in ("cross_entropy", "focal") for model in ("linear", "mlp")
     ]
@@ -129,24 +139,6 @@ def test_without_time_for_every_loss_another_one_of_the_same_network_answers(
     seconds = timing.trial_seconds(arms)
     assert timed == ["all/linear/cross_entropy", "all/mlp/cross_entropy"]
     assert [seconds[progress.arm_id] for progress in arms] == [34.0, 34.0, 68.0, 68.0]
-
-
-def test_a_trial_is_timed_with_a_workers_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    arms = _boards(models=("linear",), losses=("cross_entropy",))
-    seen: list[int] = []
-
-    def pace(session: Session) -> timing._Pace:
-        seen.append(torch.get_num_threads())
-        return timing._Pace(1.0, 0.0)
-
-    monkeypatch.setattr(timing, "_pace", pace)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        timing.trial_seconds(arms)
-        assert (seen, torch.get_num_threads()) == ([arms[0].study.threads], 2)
-    finally:
-        torch.set_num_threads(before)
 
 
 def _boards(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None = None) -> list[ArmProgress]:

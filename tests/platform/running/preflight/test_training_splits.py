@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,7 +34,6 @@ from topk_platform.records.run_notes import read_data
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.store import Store
 from topk_platform.running.preflight import training_splits
-from topk_platform.running.preflight import training_splits as module
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.preflight.training_splits import (
     Draws,
@@ -211,16 +209,18 @@ def test_a_confirmation_whose_data_cannot_be_drawn_is_refused_before_the_start()
 @pytest.mark.parametrize(
     ("regime", "metric", "draws"),
     [
-        (Regime("r", "emoji_lab:data"), "", 1),
-        (Regime("r", "emoji_lab:data", (LabelNoise(0.5),)), "", 1),
-        (Regime("r", "emoji_lab:families", (TrainFraction(0.9, whole_groups=True),)), "", 1 + 2),
-        (Regime("r", "emoji_lab:drawn"), "", 1),
-        (Regime("r", "digits"), "many_top1", 1 + 2),
+        (Regime("r", "emoji_lab:data"), "", [0]),
+        (Regime("r", "emoji_lab:data", (LabelNoise(0.5),)), "", [0]),
+        (Regime("r", "emoji_lab:families", (TrainFraction(0.9, whole_groups=True),)), "", [0, 1, 2]),
+        (Regime("r", "emoji_lab:drawn"), "", [0]),
+        (Regime("r", "digits"), "many_top1", [0, 1, 2]),
+        (None, "few_top1", [0, 1_000_000, 1, 1_000_001, 2, 1_000_002]),
     ],
 )
 def test_arms_share_the_draws_of_their_regime_and_draw_no_more_than_they_need(
-    regime: Regime, metric: str, draws: int, monkeypatch: pytest.MonkeyPatch
+    regime: Regime | None, metric: str, draws: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """None: by two searches, each with its confirmations."""
     seeds: list[int] = []
 
     def counted(study: Study, of: Regime, seed: int = 0, **options: bool) -> Dataset:
@@ -228,35 +228,22 @@ def test_arms_share_the_draws_of_their_regime_and_draw_no_more_than_they_need(
         return trained_on(study, of, seed, **options)
 
     monkeypatch.setattr(training_splits, "trained_on", counted)
-    study = sampled(regime, 2, metric)
+    study = sampled(regime, 2, metric) if regime is not None else twice_searched(metric)
     checked = Draws(study)
     for arm in study.arms:
         checked.class_counts(arm)
         with suppress(UserError):
             checked.check_group_metrics(arm)
-    assert seeds == list(range(draws))
+    assert seeds == draws
 
 
-def test_what_is_drawn_are_the_seeds_of_the_searches_and_their_confirmations(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seeds: list[int] = []
-
-    def counted(study: Study, of: Regime, seed: int = 0) -> Dataset:
-        seeds.append(seed)
-        return trained_on(study, of, seed)
-
-    monkeypatch.setattr(training_splits, "trained_on", counted)
+def twice_searched(metric: str) -> Study:
     loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
     how = Protocol(searches=2)
     arms = grid(
-        [Regime("r", "emoji_lab:data")], [Model("linear")], [loss], k=5, recipe=Recipe(1), protocol=how
+        [Regime("r", "digits")], [Model("linear")], [loss], k=5, recipe=Recipe(1), metric=metric, protocol=how
     )
-    study = Study("emoji", arms, topk=(1, 5), trials=2, seeds=4, show=("top1", "few_top1"))
-    arm = dataclasses.replace(study.arms[0], metric="few_top1")
-    with suppress(UserError):
-        Draws(study).check_group_metrics(arm)
-    assert seeds == [0, 1_000_000, 1, 1_000_001, 2, 1_000_002]
+    return Study("s", arms, topk=(1, 5), trials=2, seeds=4)
 
 
 def a_study(ratio: float) -> Study:
@@ -282,13 +269,13 @@ def test_a_run_notes_what_training_sees(tmp_path: Path) -> None:
 
 def test_only_what_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, read = Store.open(tmp_path), []
-    kept = module.trained_on
+    kept = training_splits.trained_on
 
     def noting(study: Study, regime: Regime, **given: bool) -> Dataset:
         read.append(regime.name)
         return kept(study, regime, **given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "trained_on", noting)
+    monkeypatch.setattr(training_splits, "trained_on", noting)
     for ratio in (10.0, 10.0, 20.0):
         note_samples(store, a_study(ratio), identities(a_study(ratio)))
     assert read == ["plain", "tail", "tail"]
