@@ -15,8 +15,8 @@ import pytest
 
 from topk_platform import Study
 from topk_platform.cli.app import COMMANDS, load_command
+from topk_platform.running.counted import in_environment
 from topk_platform.running.preflight.arm_checks import check_study
-from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
 from topk_platform.training import environment
@@ -147,6 +147,7 @@ WRONG = (
     ("table digits --json --format md", "--json and --format md exclude each other"),
     ("status --watch --json", "--watch and --json exclude each other"),
     ("run digits --quiet --json", "--quiet and --json exclude each other"),
+    ("run digits --tune-table --json", "--tune-table and --json exclude each other"),
     ("table digits --claims", "has no claims"),
     ("table ring --claims --format html", "--format must be rich, md or csv"),
     ("table ring --claims --metric top1", "--metric, --by, --only and --seeds are for a table"),

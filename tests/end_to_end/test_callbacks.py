@@ -40,7 +40,7 @@ def scalars(file: Path) -> dict[str, float]:
 
 
 def test_each_trial_is_one_of_tunes_with_its_metrics_by_name(
-    shared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from lab import plain
 
@@ -53,13 +53,17 @@ def test_each_trial_is_one_of_tunes_with_its_metrics_by_name(
         progress=False,
         workers=1,
         tensorboard="progress",
+        tune_table=True,
         callbacks=[seen],
     )
     recorded = {row["key"]: row for row in rows(tmp_path / "store")}
     assert seen.results.keys() == recorded.keys() and len(recorded) == 2
     curves = [scalars(file) for file in sorted(progress.glob("lab/plain_*/events.out.tfevents.*"))]
     assert len(curves) == 2
+    table = capfd.readouterr().out.rpartition("== Status ==")[2]
     for key, row in recorded.items():
+        (line,) = (line.split() for line in table.splitlines() if f"| {key} " in line)
+        assert "TERMINATED" in line and "plain/with_dropout/none" in line
         last = seen.results[key][-1]
         assert last["done"] and last["validation/top3"] == row["validation.top3"] and "records" not in last
         shown = [curve["ray/tune/validation/top3"] for curve in curves]

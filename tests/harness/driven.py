@@ -15,7 +15,8 @@ from topk_platform.running import tuner as tuning
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.recording import Recorder
-from topk_platform.running.watching import Event, Faults
+from topk_platform.running.summary import Outcome
+from topk_platform.running.watching import Event
 from topk_platform.specs import Study, Trial, TrialRecord
 
 __all__ = ["Train", "end_all", "replace_ray", "run_in_process"]
@@ -43,7 +44,7 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
         _cluster: Cluster,
         budget: Budget,
         *_options: object,
-    ) -> Faults:
+    ) -> Outcome:
         while trials := progress.next_trials(budget.allows):
             budget.begin(trials[0].key, trials[0].arm_id, len(trials))
             for trial, record in zip(trials, train(trials, recorder.ledger.store), strict=True):
@@ -51,12 +52,12 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
                 progress.end(trial, Ended.from_record(record))
                 notify(Event("ended", (trial,), record))
             budget.end(trials[0].key, ended=True)
-        return Faults()
+        return Outcome()
 
     replace_ray(patch, tune)
 
 
-def replace_ray(patch: pytest.MonkeyPatch, tune: Callable[..., Faults]) -> None:
+def replace_ray(patch: pytest.MonkeyPatch, tune: Callable[..., Outcome]) -> None:
     """Call a function where ``topk_platform.run`` would hand its trials to Ray Tune; MLflow is left out."""
     patch.setattr(loop, "on_cluster", lambda *_: nullcontext(Cluster(1)))
     patch.setattr(loop, "mlflow_of", lambda *_: None)

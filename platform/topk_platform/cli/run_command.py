@@ -78,14 +78,16 @@ def run(
     if quiet and json:
         raise UserError("--quiet and --json exclude each other: leave one out")
     chosen = RunOptions(**given)
+    if json and chosen.tune_table:
+        raise UserError("--tune-table and --json exclude each other: leave one out")
     console = None if quiet or json else make_console()
     requested = requested_study(study, smoke, str(chosen.store), address=chosen.address, notice_to=console)
     waiting = (lambda _: None) if quiet else partial(typer.echo, err=True)
     course = Course(json=json)
-    view = nullcontext(print_event) if json else view_on(console)
+    view = nullcontext(print_event) if json else view_on(None if chosen.tune_table else console)
     with interrupts_reported(course) as signals, view as show:
         summary = run_study(requested, chosen, waiting=waiting, progress=course.followed(show))
-    code = 128 + signals[0] if summary.interrupted and signals else exit_code(summary)
+    code = 128 + signals[0] if summary.outcome.interrupted and signals else exit_code(summary)
     if json:
         print_json({**summary_data(summary), "exit_code": code}, lines=True)
     elif console is None:

@@ -118,9 +118,9 @@ def exit_code(summary: Summary) -> int:
     otherwise 3 if faults left trials without a result or ended the run; otherwise 1 if a trial failed or an arm ended
     without a result; otherwise 0.
     """
-    if summary.interrupted:
+    if summary.outcome.interrupted:
         return 128 + signal.SIGINT
-    if summary.partial and not summary.faults.open:
+    if summary.outcome.partial and not summary.outcome.open:
         return Exit.PARTIAL
     if summary.left:
         return Exit.OPEN
@@ -148,20 +148,20 @@ def print_summary(console: Console, summary: Summary, chosen: RunOptions) -> Non
 
 def summary_data(summary: Summary) -> dict[str, Any]:
     """Return a run's summary as JSON types."""
-    faults = summary.faults
+    outcome = summary.outcome
     return {
         "event": "finished",
-        "interrupted": summary.interrupted,
+        "interrupted": outcome.interrupted,
         "ran": summary.ran,
         "beyond": summary.beyond,
         "left": summary.left,
         "exit_code": exit_code(summary),
         "folder": summary.folder,
-        "partial": summary.partial,
+        "partial": outcome.partial,
         "failures": [{"key": key, "arm": arm, "reason": why} for key, arm, why in summary.table.failures],
-        "open": faults.open,
-        "ended": faults.ended,
-        "unsaved": faults.unsaved,
+        "open": outcome.open,
+        "ended": outcome.lost,
+        "unsaved": outcome.unsaved,
         "tracking_error": summary.tracking_error or None,
     }
 

@@ -14,7 +14,7 @@ from topk_platform.cli.studies import known_studies, requested_study
 from topk_platform.records.merging import merge as merge_stores
 from topk_platform.records.repairing import repair as repair_study
 from topk_platform.references import is_reference
-from topk_platform.running.recording import draws_report, make_pictures
+from topk_platform.running.recording import drawing
 from topk_platform.specs.checks import plural
 from topk_platform.tracking.feed import Pictures
 from topk_platform.tracking.feed import sync as sync_study
@@ -91,6 +91,7 @@ def _pictures(name: str, store: str, smoke: bool) -> Pictures | None:
 
     None if reports are switched off, or if the name does not lead to the study's definition.
     """
-    if not draws_report() or not (is_reference(name) or name in known_studies()):
+    draw = drawing(store)
+    if draw is None or not (is_reference(name) or name in known_studies()):
         return None
-    return partial(make_pictures, requested_study(name, smoke), store)
+    return partial(draw, requested_study(name, smoke))

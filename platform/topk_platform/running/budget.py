@@ -8,31 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from topk_platform.protocol import Durations, StudyProgress
+from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import TrialRecord
 
-__all__ = ["Budget", "Limits"]
+__all__ = ["Budget"]
 
 _HOUR = 3600.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The limits of one run of a study; None means no limit.
-
-    Args:
-        hours: Hours from the run's start to its end.
-        gpu_hours: GPU hours over all GPUs: a trial on a quarter of a GPU uses a quarter of its time.
-        trials: How many trials may start.
-    """
-
-    hours: float | None = None
-    gpu_hours: float | None = None
-    trials: int | None = None
-
-    @property
-    def timed(self) -> bool:
-        """Whether one of the limits is a limit of time."""
-        return self.hours is not None or self.gpu_hours is not None
+_LIMITS = ("max_hours", "max_gpu_hours", "max_trials")
 
 
 @dataclass
@@ -48,8 +30,9 @@ class Budget:
     If nothing is known about how long trials take, a trial may start.
 
     Args:
-        limits: The limits, counted from now; by default there are none.
-        gpus: The part of a GPU that a trial takes.
+        options: The options of the run, whose limits count from now: ``max_hours`` from the run's start to its end,
+            ``max_gpu_hours`` over all GPUs, and ``max_trials`` that may start.
+        gpus: The part of a GPU that a trial takes; a trial on a quarter of a GPU uses a quarter of its time.
         clock: A monotonic clock, in seconds.
 
     Attributes:
@@ -58,7 +41,7 @@ class Budget:
 
     Example:
         >>> now = [0.0]
-        >>> budget = Budget(Limits(hours=1), clock=lambda: now[0])
+        >>> budget = Budget(RunOptions(max_hours=1), clock=lambda: now[0])
         >>> budget.durations.guess({"arm": 1800.0})
         >>> budget.allows("arm", 1)
         True
@@ -69,12 +52,13 @@ class Budget:
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        options: RunOptions | None = None,
         gpus: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits, self.gpus, self._clock = limits or Limits(), gpus, clock
-        self._unlimited = self.limits == Limits()
+        limits = {name: getattr(options or RunOptions(), name) for name in _LIMITS}
+        self._limits = {name: limit for name, limit in limits.items() if limit is not None}
+        self.gpus, self._clock = gpus, clock
         self.durations = Durations()
         self._began, self._trials, self._gpu_seconds = clock(), 0, 0.0
         self._running: dict[str, _Running] = {}
@@ -82,31 +66,24 @@ class Budget:
 
     def allows(self, arm_id: str, trials: int) -> bool:
         """Return whether this many trials of an arm, training together, may start now."""
-        if self._unlimited:
+        if not self._limits:
             return True
-        held = self._held(arm_id, trials)
-        self.held |= held
-        return not held
-
-    def _held(self, arm_id: str, trials: int) -> set[str]:
         seconds = self.durations.of(arm_id)
         under_way = sum(run.trials for run in self._running.values())
         reserved = sum(
             max(self._lasted(run), self.durations.of(run.arm_id)) for run in self._running.values()
         )
-        return self._exceeded(
-            hours=(self._clock() - self._began + seconds) / _HOUR,
-            gpu_hours=(self._gpu_seconds + self.gpus * (reserved + seconds)) / _HOUR,
-            trials=self._trials + under_way + trials,
+        return not self._exceeded(
+            max_hours=(self._clock() - self._began + seconds) / _HOUR,
+            max_gpu_hours=(self._gpu_seconds + self.gpus * (reserved + seconds)) / _HOUR,
+            max_trials=self._trials + under_way + trials,
         )
 
-    def _exceeded(self, **spent: float) -> set[str]:
-        limits = {name: getattr(self.limits, name) for name in spent}
-        return {
-            f"max_{name} {limit:g}"
-            for name, limit in limits.items()
-            if limit is not None and spent[name] > limit
-        }
+    def _exceeded(self, **spent: float) -> bool:
+        """Return whether a limit is exceeded, and note which."""
+        exceeded = {f"{name} {limit:g}" for name, limit in self._limits.items() if spent.get(name, 0) > limit}
+        self.held |= exceeded
+        return bool(exceeded)
 
     def _lasted(self, run: _Running) -> float:
         return max(0.0, self._clock() - run.since)
@@ -118,7 +95,7 @@ class Budget:
     def guess_unknown(self, progress: StudyProgress) -> None:
         """If time is limited, estimate the time of arms without an ended trial from a few steps, as a plan does."""
         unknown = [arm for i, arm in progress.arms.items() if arm.left and not self.durations.knows(i)]
-        if self.limits.timed and unknown:
+        if unknown and self._limits.keys() & {"max_hours", "max_gpu_hours"}:
             from topk_platform.running.preflight.timing import trial_seconds  # noqa: PLC0415 - imports torch
 
             self.durations.guess(trial_seconds(unknown))
@@ -146,9 +123,7 @@ class Budget:
     @property
     def over(self) -> bool:
         """Whether the time is used up: running trials are then cut off, and continue later from their checkpoints."""
-        if self._unlimited:
+        if not self._limits:
             return False
         spent = self._gpu_seconds + self.gpus * sum(map(self._lasted, self._running.values()))
-        used_up = self._exceeded(hours=(self._clock() - self._began) / _HOUR, gpu_hours=spent / _HOUR)
-        self.held |= used_up
-        return bool(used_up)
+        return self._exceeded(max_hours=(self._clock() - self._began) / _HOUR, max_gpu_hours=spent / _HOUR)

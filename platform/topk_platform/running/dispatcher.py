@@ -15,7 +15,8 @@ from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.run_notes import OpenTrial
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Lifeline
-from topk_platform.running.watching import Event, EventKind, Faults
+from topk_platform.running.summary import Outcome
+from topk_platform.running.watching import Event, EventKind
 from topk_platform.specs import Trial, TrialRecord
 
 __all__ = ["PAUSES", "Dispatcher"]
@@ -64,7 +65,7 @@ class Dispatcher:
     Attributes:
         refusal: Why a worker could not run a trial as planned; empty while none has refused.
         error: The first error that ``keep`` or ``notify`` raised, as for a closed pipe; None if there was none.
-        faults: The work that faults left undone after all tries.
+        outcome: What the run leaves: trials that stay open, networks that could not be kept.
     """
 
     progress: StudyProgress
@@ -76,7 +77,7 @@ class Dispatcher:
     clock: Callable[[], float] = time.monotonic
     refusal: str = ""
     error: Exception | None = None
-    faults: Faults = field(default_factory=Faults)
+    outcome: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
         self._handed: dict[str, _Handed] = {}
@@ -98,7 +99,7 @@ class Dispatcher:
 
     def _may_start(self, arm_id: str, trials: int) -> bool:
         """Return whether so many trials of an arm may start, besides those that were started and stay open."""
-        return self.budget.allows(arm_id, len(self.faults.open) + trials)
+        return self.budget.allows(arm_id, len(self.outcome.open) + trials)
 
     def start(self, tune_id: str) -> dict[str, Any] | None:
         """Return Tune's configuration of the next trial or ensemble; None while nothing can start."""
@@ -159,7 +160,7 @@ class Dispatcher:
             elif self._is_kept(record):
                 self.progress.end(trial, Ended.from_record(record))
                 if why := record.missing.get("network"):
-                    self.faults.unsaved[trial.key] = why
+                    self.outcome.unsaved[trial.key] = why
                 self._send("ended", (trial,), record=record)
 
     def _is_kept(self, record: TrialRecord) -> bool:
@@ -216,7 +217,7 @@ class Dispatcher:
                 self.progress.release(trial)
                 continue
             self.progress.leave(trial)
-            self.faults.open.append(OpenTrial(trial.key, trial.arm.name, text, fault.remedy))
+            self.outcome.open.append(OpenTrial(trial.key, trial.arm.name, text, fault.remedy))
         self._send("open", trials, why=f"{text}; {fault.remedy}")
 
     def _release(self, trials: Sequence[Trial]) -> None:

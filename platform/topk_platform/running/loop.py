@@ -12,7 +12,7 @@ from typing import Any
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Durations, StudyProgress
-from topk_platform.records.files import KINDS, NEEDED, quarantine
+from topk_platform.records.files import quarantine
 from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import forget
@@ -21,27 +21,20 @@ from topk_platform.records.recorded import as_recorded, note_plan
 from topk_platform.records.run_notes import Unfinished
 from topk_platform.records.storage.lease import check_undriven
 from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import Writer
 from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.words import command
 from topk_platform.results import build_table
-from topk_platform.running.budget import Budget, Limits
+from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Cluster, on_cluster
 from topk_platform.running.cluster.reaching import Patience
+from topk_platform.running.counted import Again, as_checked, expected, finished, in_environment
 from topk_platform.running.preflight.changes import outdated
-from topk_platform.running.recording import Recorder, closing, draws_report
+from topk_platform.running.recording import Recorder, closing, drawing
 from topk_platform.running.run_options import RunOptions
-from topk_platform.running.state import (
-    Again,
-    as_checked,
-    complete_histories,
-    expected,
-    finished,
-    in_environment,
-    what_trains_again,
-)
-from topk_platform.running.summary import End, Summary
+from topk_platform.running.summary import Outcome, Summary
 from topk_platform.running.views import own_console, view_on
-from topk_platform.running.watching import Event, Faults, Noting, Progress, Watch
+from topk_platform.running.watching import Event, Noting, Progress, Watch
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 from topk_platform.tracking.answering import mlflow_of
@@ -93,8 +86,8 @@ def run(
     options = (options or RunOptions()).but(**given)
     whole = options.whole(study)
     options.part(whole)  # wrong options are refused before a store is opened
-    draws_report()  # a wrong value in the environment is refused here
     store = Store.open(options.store)
+    drawing(store.address)  # a wrong value in the environment is refused here
     mlflow = mlflow_of(store, options.mlflow)
     ledger = Ledger.open(store, study.name)
     ledger.store.check_writable()
@@ -104,17 +97,23 @@ def run(
     from topk_platform.data import data_at  # noqa: PLC0415 - torch: errors in the arguments are reported before
 
     patience = Patience(options.wait, waiting)
-    view = nullcontext(progress) if callable(progress) else view_on(own_console() if progress else None)
+    view = (
+        nullcontext(progress)
+        if callable(progress)
+        else view_on(own_console() if progress and not options.tune_table else None)
+    )
     with view as show, data_at(options.data):
         rows = StudyRows(ledger, whole.arms)
-        counted = _checked(part, rows, options, warnings.warn if waiting is None else waiting)
-        return _Run(whole, part, options, counted, rows, store, mlflow, patience, show, callbacks).run()
+        counted, again = _checked(whole, part, rows, options, waiting or warnings.warn)
+        return _Run(
+            whole, part, options, counted, again, rows, store, mlflow, patience, show, callbacks
+        ).run()
 
 
 def _checked(
-    part: Study, rows: StudyRows, options: RunOptions, notify: Callable[[str], object]
-) -> dict[str, Identity]:
-    """Check the study and its data, and return which rows count with the code and data of now."""
+    whole: Study, part: Study, rows: StudyRows, options: RunOptions, notify: Callable[[str], object]
+) -> tuple[dict[str, Identity], Again]:
+    """Check the study and its data; return which rows count now, and what is trained again although it is there."""
     from topk_platform.running.preflight.arm_checks import check_device, check_imported, check_study  # noqa: PLC0415 - torch
     from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415 - torch
 
@@ -122,12 +121,13 @@ def _checked(
     if options.address is None:
         check_device(part)
     counted = expected(part, rows.ledger, options)
-    kinds = KINDS if options.networks else NEEDED
-    histories = {} if options.retry_failed else complete_histories(rows, part, counted, kinds)
+    again = Again.of(rows, whole, part, counted, options)
+    histories = {} if options.retry_failed else again.without(rows.histories(part, counted))
     checked = check_study(part, options.download, finished(progress_of(part, counted, histories), counted))
     for note in notes_on_data(part):
         notify(f"Note: {note}")
-    return as_checked(checked, counted)
+    now = as_checked(checked, counted)
+    return now, again if now == counted else Again.of(rows, whole, part, now, options)
 
 
 @dataclass
@@ -139,6 +139,7 @@ class _Run:
         part: The study with the requested arms and the requested budget.
         options: The options of the run.
         counted: Which recorded rows count, by arm identity.
+        again: What is trained again, although the ledger has it.
         rows: The recorded rows.
         root: The store.
         mlflow: The URI of the run's MLflow; None for none.
@@ -151,6 +152,7 @@ class _Run:
     part: Study
     options: RunOptions
     counted: dict[str, Identity]
+    again: Again
     rows: StudyRows
     root: Store
     mlflow: str | None
@@ -161,42 +163,39 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.ledger, self.store = self.rows.ledger, self.rows.ledger.store
-        limits = Limits(self.options.max_hours, self.options.max_gpu_hours, self.options.max_trials)
-        self.budget = Budget(limits, self.part.gpus)
+        self.budget = Budget(self.options, self.part.gpus)
 
     def run(self) -> Summary:
         """Run the study, and return the summary."""
-        again = self._again()
-        with self._cluster(again) as cluster, self.ledger.writing(self.part) as writer:
+        with self._cluster() as cluster, self.ledger.writing(self.part) as writer:
             self._identify(cluster)
-            self.rows.refresh()  # another run may have written before this one locked the ledger
-            again = self._again() if again.keys or again.damaged else again
-            quarantine(self.store, again.damaged)
-            if again.line:
-                self.patience.say(again.line)
-            writer.remove(again.keys)
-            self.rows.refresh()
+            self._remove_what_is_trained_again(writer)
             progress = self._progress()
             recorder = Recorder.open(self.root, self.ledger, writer, self.mlflow)
             forget(self.store, self.rows.keys)
-            end = self._recorded(progress, recorder, cluster)
+            outcome = self._recorded(progress, recorder, cluster)
             if not progress.left and self.part == self.whole:
                 with suppress(StoreError):  # those of trials that no longer count would stay for ever
                     forget(self.store)
-            self._note_undone(end, recorder.tracking_error)
-            return self._summary(progress, recorder, end)
+            self._note_unfinished(outcome, recorder.tracking_error)
+            return self._summary(progress, recorder, outcome)
 
-    def _again(self) -> Again:
-        kinds = KINDS if self.options.networks else NEEDED
-        parts = (self.rows, self.whole, self.part, self.counted, kinds)
-        return what_trains_again(*parts, failed=self.options.retry_failed)
+    def _remove_what_is_trained_again(self, writer: Writer) -> None:
+        self.rows.refresh()  # another run may have written before this one locked the ledger
+        if self.again.keys or self.again.damaged:
+            self.again = Again.of(self.rows, self.whole, self.part, self.counted, self.options)
+        quarantine(self.store, self.again.damaged)
+        if line := str(self.again):
+            self.patience.say(line)
+        writer.remove(self.again.keys)
+        self.rows.refresh()
 
     def _known(self, study: Study) -> dict[str, ArmHistory]:
         return self.rows.histories(study, last_counted(self.ledger, study))
 
-    def _cluster(self, again: Again) -> AbstractContextManager[Cluster]:
+    def _cluster(self) -> AbstractContextManager[Cluster]:
         left = progress_of(self.part, self.counted, self.rows.histories(self.part, self.counted)).left
-        if not left and not again.keys:
+        if not left and not self.again.keys:
             return nullcontext(Cluster())
         return on_cluster(self.part, self.options, self.root, self.patience)
 
@@ -216,20 +215,21 @@ class _Run:
         self.budget.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
         return progress_of(self.part, self.counted, histories)
 
-    def _recorded(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> End:
+    def _recorded(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Outcome:
         """Train the remaining trials and write the tables; return how the run ended."""
         if progress.left:
             self.rows.release()  # while trials run, the driver needs the memory but not the rows
         hurry = partial(self._hurry, recorder)
         with closing(lambda: recorder.close(self.whole, self._known), hurry):
-            end = End.of(progress, self.budget, self._train(progress, recorder, cluster))
-            if end.interrupted:
+            outcome = self._train(progress, recorder, cluster)
+            outcome.note_end(progress, self.budget)
+            if outcome.interrupted:
                 hurry()
-            recorder.hurry = bool(end.faults.ended)
-        return end
+            recorder.hurry = bool(outcome.lost)
+        return outcome
 
-    def _train(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Faults:
-        """Hand the remaining trials to Ray Tune; return the work that faults left undone."""
+    def _train(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Outcome:
+        """Hand the remaining trials to Ray Tune; return how they ended."""
         watch = Watch(self.whole.name, progress, self.budget.durations, cluster.slots)
 
         def notified(event: Event) -> None:
@@ -239,7 +239,7 @@ class _Run:
 
         if not progress.left:
             notified(Event("begun"))
-            return Faults()
+            return Outcome()
         left = (arm_id for arm_id, arm in progress.arms.items() if arm.left)
         why = "; ".join(map(str, outdated(self.part, self.ledger, self.counted, left)))
         notified(Event("begun", why=why))
@@ -261,16 +261,14 @@ class _Run:
                 f"ends this at once and loses nothing: `{sync}` or the next run fills it in"
             )
 
-    def _summary(self, progress: StudyProgress, recorder: Recorder, end: End) -> Summary:
+    def _summary(self, progress: StudyProgress, recorder: Recorder, outcome: Outcome) -> Summary:
         return Summary(
             table=self._table(),
             ran=recorder.ran,
             left=progress.left,
             tracking_error=recorder.tracking_error,
             folder=self.store.uri,
-            interrupted=end.interrupted,
-            faults=end.faults,
-            partial=end.partial,
+            outcome=outcome,
             beyond=sum(arm.beyond for arm in progress.arms.values()),
             only=self.options.globs,
             tracking=self.options.sync,
@@ -282,9 +280,9 @@ class _Run:
         table = build_table(study, self._known(study), self.part.arms, partial(read_all_ranks, self.store))
         return StudyTable.of(replace(table, given=self.options.given))
 
-    def _note_undone(self, end: End, tracking_error: str) -> None:
-        """Note the work that is left undone, for `topk status`; arms of which all trials were tried are noted anew."""
-        tried = () if end.interrupted or end.partial or end.faults.ended else self.part.arms
+    def _note_unfinished(self, outcome: Outcome, tracking_error: str) -> None:
+        """Note the work that is left, for `topk status`; arms of which all trials were tried are noted anew."""
+        tried = () if outcome.interrupted or outcome.partial or outcome.lost else self.part.arms
         before, names = Unfinished.read(self.store), {arm.name for arm in self.whole.arms}
         settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
-        before.after(end.faults.open, settled, tracking_error).note(self.store)
+        before.after(outcome.open, settled, tracking_error).note(self.store)

@@ -19,10 +19,10 @@ from topk_platform.records.states import live_state
 from topk_platform.records.storage.lease import last_seen
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import local_workers
+from topk_platform.running.counted import Again, as_checked, finished
 from topk_platform.running.preflight.changes import Outdated, outdated
 from topk_platform.running.preflight.recorded_speeds import recorded_seconds
 from topk_platform.running.run_options import RunOptions
-from topk_platform.running.state import as_checked, complete_histories, finished
 from topk_platform.specs import Study, digest
 from topk_platform.specs.checks import first_few
 from topk_platform.specs.fields import check_call
@@ -174,14 +174,14 @@ def plan(
     ledger = Ledger.open(Store.open(options.store), study.name)
     part = options.part(as_recorded(whole, ledger))
     counted, rows = last_counted(ledger, part), StudyRows(ledger, part.arms)
-    histories = complete_histories(rows, part, counted)
+    histories = Again.of(rows, part, part, counted, RunOptions()).without(rows.histories(part, counted))
     progress = progress_of(part, counted, histories)
     done = finished(progress, counted)
     if len(done) == len(histories):
         return _plan(part, progress, histories, {}, options.workers)
     if begun is not None:
         begun(Plan(part, progress, Durations(), options.workers or 1))
-    made = _plan_with_data(part, rows, counted, done, options)
+    made = _plan_with_data(part, rows, histories, counted, done, options)
     running = live_state(ledger.store)
     if running is None:
         return replace(made, load=load)
@@ -197,6 +197,7 @@ def _load() -> float | None:
 def _plan_with_data(
     study: Study,
     rows: StudyRows,
+    histories: Mapping[str, ArmHistory],
     counted: Mapping[str, Identity],
     done: Mapping[str, str],
     options: RunOptions,
@@ -209,7 +210,7 @@ def _plan_with_data(
     from topk_platform.running.preflight.training_splits import Samples, notes_on_data, samples_of  # noqa: PLC0415
 
     lacking: list[str] = []
-    likely = _of_similar_arms(complete_histories(rows, study, counted))
+    likely = _of_similar_arms(histories)
     if set(likely) != set(counted):
         with _noted(lacking, UserError):
             check_device(study)
@@ -219,7 +220,9 @@ def _plan_with_data(
             checked = check_study(study, options.download and here, done)
             counted = as_checked(checked, counted)
             samples, notes = samples_of(study), notes_on_data(study)
-        histories = complete_histories(rows, study, counted)
+        histories = Again.of(rows, study, study, counted, RunOptions()).without(
+            rows.histories(study, counted)
+        )
         progress = progress_of(study, counted, histories)
         likely = _of_similar_arms(histories)
         left = {i: arm for i, arm in progress.arms.items() if arm.left}

@@ -24,13 +24,19 @@ from topk_platform.specs import Study, TrialRecord
 from topk_platform.tracking.feed import Feed
 from topk_platform.tracking.trials import ARMS
 
-__all__ = ["Recorder", "closing", "draws_report", "make_pictures"]
+__all__ = ["Recorder", "closing", "drawing"]
 
 _HURRIED_SECONDS = 2.0
 
 
-def draws_report() -> bool:
-    """Return whether MLflow gets the report and the plots; ``TOPK_REPORT=off`` in the environment prevents it.
+def drawing(store: str) -> Callable[[Study], Mapping[str, bytes]] | None:
+    """Return the function that makes a study's report and plots for MLflow, by file name; drawing takes seconds.
+
+    Args:
+        store: Folder or URI of the results.
+
+    Returns:
+        The function; None if ``TOPK_REPORT=off`` is in the environment.
 
     Raises:
         UserError: if the variable is neither ``on`` nor ``off``.
@@ -38,16 +44,10 @@ def draws_report() -> bool:
     value = os.environ.get("TOPK_REPORT", "on")
     if value not in ("on", "off"):
         raise UserError(f"TOPK_REPORT must be on or off, got {value!r}")
-    return value == "on"
+    return partial(_draw, store) if value == "on" else None
 
 
-def make_pictures(study: Study, store: str) -> Mapping[str, bytes]:
-    """Return a study's report and plots for MLflow, by file name; drawing them takes seconds.
-
-    Args:
-        study: The study.
-        store: Folder or URI of the results.
-    """
+def _draw(store: str, study: Study) -> Mapping[str, bytes]:
     from topk_platform.reports.page import report_files  # noqa: PLC0415 - needed only at the end of a study
 
     return report_files(study, store=store)
@@ -99,9 +99,7 @@ class Recorder:
             return cls(ledger, writer)
         feed = Feed(uri, ledger, root.local)
         feed.start()
-        return cls(
-            ledger, writer, feed, partial(make_pictures, store=root.address) if draws_report() else None
-        )
+        return cls(ledger, writer, feed, drawing(root.address))
 
     def __call__(self, record: TrialRecord) -> None:
         """Keep a record; if earlier records could not be written, raise that error."""

@@ -16,6 +16,7 @@ from topk_platform.records.recorded import RecordedTrial, find
 from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.store import Store
+from topk_platform.records.writer import epoch_rows, trial_row
 from topk_platform.references import import_reference, is_reference
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.specs.fields import check_call
@@ -34,7 +35,7 @@ class Replay:
         record: The new record.
         differences: The values that are not the same bit for bit, by name, each old and new: the status, metrics,
             values of epochs as ``epoch 3: validation.top1``, and ``ranks`` of the test images, whose two values are
-            None.
+            None. What only one of the two has is None in the other.
         code_version: The versions of the arm's components now, which may differ from the record's.
         environment: How the machine and its packages differ from the record's; empty if they do not.
     """
@@ -61,7 +62,7 @@ class Replay:
         result: dict[str, float] = {}
         for name, (before, now) in self.differences.items():
             metric = name.partition(": ")[2] or name
-            if metric not in ("status", "ranks") and not metric.startswith("epoch "):
+            if metric not in ("status", "ranks"):
                 finite = all(value is not None and math.isfinite(value) for value in (before, now))
                 result[metric] = max(result.get(metric, 0.0), abs(now - before) if finite else math.inf)
         return result
@@ -108,7 +109,13 @@ def replay(
         records = finish(run_trials(trials, kept))
     record = records[[trial.key for trial in trials].index(recorded.trial.key)]
     here = Identity(environment=environment(recorded.trial.device)).excludes(recorded.row) or ""
-    differences = {**_differing(recorded.row, record), **_differing_epochs(recorded.epochs, record)}
+    before = _values(recorded.row, recorded.epochs)
+    now = _values(trial_row(record), epoch_rows(record))
+    differences = {
+        name: (before.get(name), now.get(name))
+        for name in dict.fromkeys([*now, *before])
+        if not _same(before.get(name), now.get(name))
+    }
     if _other_ranks(Store.open(store).at(recorded.trial.study), recorded.row, kept):
         differences["ranks"] = (None, None)
     return Replay(recorded, record, differences, version, here)
@@ -191,30 +198,20 @@ def _ensemble_of(trial: Trial) -> tuple[object, ...]:
     return trial.arm_id, trial.phase, number, trial.together, trial.code_version, trial.dataset_fingerprint
 
 
-def _differing(row: Row, record: TrialRecord) -> dict[str, tuple[Any, Any]]:
-    now = {f"validation.{name}": value for name, value in record.validation.items()}
-    now |= {f"test.{name}": value for name, value in (record.test or {}).items()}
-    values = {"status": record.status, **now}
-    return {n: (row.get(n), value) for n, value in values.items() if not _same(value, row.get(n))}
+def _same(before: Any, now: Any) -> bool:
+    return bool(before == now or (before != before and now != now))  # noqa: PLR0124 - two NaNs are the same
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other or (one != one and other != other))  # noqa: PLR0124 - two NaNs are the same
+def _values(row: Row, epochs: Iterable[Row]) -> dict[str, Any]:
+    """Return what is compared of a trial, by name, from its rows as the ledger has them; times are left out."""
 
+    def metrics(of: Row, prefix: str = "") -> dict[str, Any]:
+        compared = ("validation.", "test.", "train.loss", "learning_rate")
+        return {
+            f"{prefix}{name}": of[name] for name in of if name.startswith(compared) and of[name] is not None
+        }
 
-def _differing_epochs(rows: Sequence[Row], record: TrialRecord) -> dict[str, tuple[Any, Any]]:
-    """Return differences in epochs, and epochs that only one of the two records has; times are not compared."""
-    before = {row["epoch"]: row for row in rows}
-    now = {epoch.epoch: epoch for epoch in record.epochs}
-    differing: dict[str, tuple[Any, Any]] = {}
-    for number in sorted(before.keys() | now.keys()):
-        if number not in before or number not in now:
-            differing[f"epoch {number}"] = (number in before or None, number in now or None)
-            continue
-        epoch, row = now[number], before[number]
-        values: dict[str, Any] = {f"validation.{name}": value for name, value in epoch.validation.items()}
-        values |= {"train.loss": epoch.train_loss, "learning_rate": epoch.learning_rate}
-        for name, value in values.items():
-            if not _same(value, row.get(name)):
-                differing[f"epoch {number}: {name}"] = row.get(name), value
-    return differing
+    values = {"status": row["status"], **metrics(row)}
+    for epoch in epochs:
+        values |= metrics(epoch, f"epoch {epoch['epoch']}: ")
+    return values

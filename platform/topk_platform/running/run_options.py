@@ -28,6 +28,7 @@ HEADINGS = {
     "Which part of the study": ("searches", "trials", "seeds", "only"),
     "How much at most": ("workers", "max_hours", "max_gpu_hours", "max_trials"),
     "Care": ("checkpoints", "retry_failed", "networks", "mixed"),
+    "Output": ("tune_table",),
 }
 """The options in groups, as the help of the command shows them."""
 
@@ -66,6 +67,7 @@ class RunOptions(Checked):
         networks: Also repeat confirmations whose network is missing or damaged. Confirmations without ranks or guesses
             are always repeated.
         mixed: Let machines and package versions differ: the results of all of them count, and the table says so.
+        tune_table: Show Ray Tune's own table of the trials and their epochs, in place of the progress by arms.
 
     Raises:
         UserError: naming the option, the rule and the value.
@@ -96,6 +98,7 @@ class RunOptions(Checked):
     retry_failed: bool = False
     networks: bool = False
     mixed: bool = False
+    tune_table: bool = False
 
     def __post_init__(self) -> None:
         try:

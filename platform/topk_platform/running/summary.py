@@ -10,14 +10,44 @@ from rich.console import Group
 from rich.text import Text
 
 from topk_platform.protocol import StudyProgress
+from topk_platform.records.run_notes import OpenTrial
 from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.text_tables import as_text
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.budget import Budget
-from topk_platform.running.watching import Faults
 from topk_platform.specs.checks import plural
 
-__all__ = ["End", "Summary", "problems"]
+__all__ = ["Outcome", "Summary", "problems"]
+
+
+@dataclass
+class Outcome:
+    """How a run ended, and the work that it left.
+
+    Args:
+        open: The trials that faults left without a result after all tries; the next run tries them again.
+        unsaved: Why the networks of some trials could not be kept, by the trials' keys; their results are kept.
+        lost: Why Ray was lost; empty if it was not.
+        partial: The limits that were used up before all trials had been tried, in words; empty if none was.
+        interrupted: Whether the user or a signal ended the run before all trials had been tried.
+    """
+
+    open: list[OpenTrial] = field(default_factory=list)
+    unsaved: dict[str, str] = field(default_factory=dict)
+    lost: str = ""
+    partial: str = ""
+    interrupted: bool = False
+
+    def note_end(self, progress: StudyProgress, budget: Budget) -> None:
+        """Note why the run has ended, from the study's progress and the budget at its end."""
+        if self.lost or not progress.left:
+            return
+        # Open trials count as started, see Dispatcher.
+        used_up = progress.held(lambda arm_id, trials: budget.allows(arm_id, len(self.open) + trials))
+        if budget.over or used_up:
+            self.partial = ", ".join(sorted(budget.held))
+        else:
+            self.interrupted = not progress.stuck
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,10 +60,7 @@ class Summary:
         left: How many trials have not ended; above 0 after an interrupt, at a limit, or if faults left trials open.
         tracking_error: Why MLflow is behind; empty if it is not.
         folder: The study's folder, as a URI.
-        interrupted: Whether the run ended before all trials had been tried.
-        faults: The work that faults left undone: trials without a result, which the next run tries again, and networks
-            that could not be kept.
-        partial: The limits that were used up before all trials had been tried, in words; empty if none was.
+        outcome: How the run ended: trials that faults left open, limits that were used up, an interrupt.
         beyond: How many of the ended trials were not requested: ensembles are trained as a whole.
         only: The globs that chose the arms.
         tracking: The options of ``topk sync`` that fill the run's MLflow.
@@ -44,9 +71,7 @@ class Summary:
     left: int
     tracking_error: str
     folder: str
-    interrupted: bool = False
-    faults: Faults = field(default_factory=Faults)
-    partial: str = ""
+    outcome: Outcome = field(default_factory=Outcome)
     beyond: int = 0
     only: Sequence[str] = ()
     tracking: Sequence[str] = ()
@@ -87,49 +112,23 @@ def problems(summary: Summary) -> list[Text]:
             f"warning: the network of {key} could not be kept, but its result is kept: {why}; "
             f"`{summary.command('run', *only_words(summary.only), '--networks')}` trains it again"
         )
-        for key, why in summary.faults.unsaved.items()
+        for key, why in summary.outcome.unsaved.items()
     ]
-    lines += [Text(str(trial), "red") for trial in summary.faults.open]
-    return [*lines, Text(line)] if (line := _left(summary)) else lines
+    lines += [Text(str(trial), "red") for trial in summary.outcome.open]
+    left = _left(summary.outcome, summary.left)
+    return [*lines, Text(left)] if left else lines
 
 
-def _left(summary: Summary) -> str:
-    if ended := summary.faults.ended:
-        return f"{ended}; {summary.left} trials left, and the same command goes on from here."
-    if summary.interrupted:
-        return f"Interrupted with {summary.left} trials left; the same command goes on from here."
-    if summary.partial and not summary.faults.open:
-        left = f"{summary.left} trials left; the same command goes on from here."
-        return f"Partial: {summary.partial} used up with {left}"
-    if summary.left:
+def _left(outcome: Outcome, left: int) -> str:
+    trials, again = f"{left} trials left", "the same command goes on from here."
+    if outcome.lost:
+        return f"{outcome.lost}; {trials}, and {again}"
+    if outcome.interrupted:
+        return f"Interrupted with {trials}; {again}"
+    if outcome.partial and not outcome.open:
+        return f"Partial: {outcome.partial} used up with {trials}; {again}"
+    if left:
         return (
-            f"{summary.left} trials left: trials without a result, and those that wait for them; the same command "
-            "tries again."
+            f"{trials}: trials without a result, and those that wait for them; the same command tries again."
         )
     return ""
-
-
-@dataclass(frozen=True)
-class End:
-    """How a run ended.
-
-    Args:
-        faults: What faults left undone.
-        partial: The limits that were used up before all trials had been tried, in words; empty if none was.
-        interrupted: Whether the user or a signal ended the run.
-    """
-
-    faults: Faults
-    partial: str = ""
-    interrupted: bool = False
-
-    @classmethod
-    def of(cls, progress: StudyProgress, budget: Budget, faults: Faults) -> End:
-        """Return how a run ended, from the study's state, the budget and the faults at its end."""
-        if faults.ended or not progress.left:
-            return cls(faults)
-        # Open trials count as started, see Dispatcher.
-        used_up = progress.held(lambda arm_id, trials: budget.allows(arm_id, len(faults.open) + trials))
-        if budget.over or used_up:
-            return cls(faults, ", ".join(sorted(budget.held)))
-        return cls(faults, interrupted=not progress.stuck)

@@ -17,7 +17,6 @@ from ray.exceptions import OutOfMemoryError
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
-from rich.console import Console
 
 from topk_platform.data import data_folder
 from topk_platform.errors import ChangedError
@@ -30,8 +29,9 @@ from topk_platform.running.cluster.lifeline import Cluster, LostRayError
 from topk_platform.running.cluster.ray_internals import reason_in, without_keys
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.run_options import RunOptions
+from topk_platform.running.summary import Outcome
 from topk_platform.running.trainable import TrialTrainable
-from topk_platform.running.watching import Event, Faults
+from topk_platform.running.watching import Event
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = ["Ending", "RecordCallback", "StudySearcher", "tune_trials"]
@@ -53,8 +53,8 @@ def tune_trials(
     store: str,
     options: RunOptions,
     callbacks: Sequence[Any] = (),
-) -> Faults:
-    """Run the remaining trials and return the work that faults left undone.
+) -> Outcome:
+    """Run the remaining trials and return what they left: open trials, lost networks, or a lost Ray.
 
     The run ends early after an interrupt, or if Ray is gone.
 
@@ -88,10 +88,9 @@ def tune_trials(
     try:
         with scratch_folder() as scratch, _own_interrupts(), without_keys(), in_variables(_TUNES):
             folder = Path(options.tensorboard or scratch).expanduser().absolute()
-            more = [*callbacks, *_tunes_callbacks(options)]
-            _fit(_tuner(study, dispatcher, cluster.slots, more, str(folder)))
+            _fit(_tuner(study, dispatcher, options, cluster.slots, callbacks, str(folder)))
     except LostRayError as error:
-        dispatcher.faults.ended = str(error)  # the next run continues the trials
+        dispatcher.outcome.lost = str(error)  # the next run continues the trials
     finally:
         dispatcher.close()
     if dispatcher.error is not None:
@@ -101,11 +100,16 @@ def tune_trials(
             f"{dispatcher.refusal}. Ended trials are kept; once every process has the same code, data and environment, "
             "the same command goes on from here"
         )
-    return dispatcher.faults
+    return dispatcher.outcome
 
 
 def _tuner(
-    study: Study, dispatcher: Dispatcher, slots: int, callbacks: Sequence[Any], folder: str
+    study: Study,
+    dispatcher: Dispatcher,
+    options: RunOptions,
+    slots: int,
+    callbacks: Sequence[Any],
+    folder: str,
 ) -> tune.Tuner:
     return tune.Tuner(
         tune.with_resources(TrialTrainable, tune.PlacementGroupFactory([trial_resources(study)])),
@@ -114,19 +118,36 @@ def _tuner(
             num_samples=-1,
             max_concurrent_trials=slots,
             reuse_actors=True,
+            trial_name_creator=_name_of,
             trial_dirname_creator=_folder_of,
         ),
         run_config=tune.RunConfig(
             name=study.name,
             storage_path=folder,
-            callbacks=[RecordCallback(dispatcher), *callbacks],
+            callbacks=[RecordCallback(dispatcher), *callbacks, *_tunes_callbacks(options)],
             stop=Ending(dispatcher),
             failure_config=tune.FailureConfig(max_failures=len(dispatching.PAUSES)),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
-            verbose=0,
-            progress_reporter=_Silent() if Console().is_jupyter else None,
+            verbose=int(options.tune_table),
+            progress_reporter=_reporter(study, options),
         ),
     )
+
+
+def _reporter(study: Study, options: RunOptions) -> tune.ProgressReporter:
+    if not options.tune_table:
+        return _Silent()
+    metrics = ["epoch", "train_loss", *dict.fromkeys(f"validation/{arm.metric}" for arm in study.arms)]
+    return tune.CLIReporter(
+        metric_columns=metrics,
+        parameter_columns=["arm", "seed"],
+        print_intermediate_tables=True,
+        max_column_length=_LONGEST_NAME,
+    )
+
+
+def _name_of(trial: Any) -> str:
+    return str(trial.config["key"])
 
 
 def _folder_of(trial: Any) -> str:

@@ -8,18 +8,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, Self
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts, Durations, Ended, StudyProgress
-from topk_platform.records.run_notes import OpenTrial
 from topk_platform.records.states import ArmState, StudyState, TrialState, note_state
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Scalar, Trial, TrialRecord
 
-__all__ = ["Event", "EventKind", "Faults", "Noting", "Progress", "Watch", "value_in_words", "values_in_words"]
+__all__ = ["Event", "EventKind", "Noting", "Progress", "Watch", "value_in_words", "values_in_words"]
 
 EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progress"]
 """The kind of an event:
@@ -60,21 +59,6 @@ class Event:
     why: str = ""
     epoch: int = 0
     value: float | None = None
-
-
-@dataclass
-class Faults:
-    """The work that the faults of a run left undone.
-
-    Args:
-        open: The trials left without a result after all tries.
-        unsaved: Why the networks of some trials could not be kept, by the trials' keys; their results are kept.
-        ended: Why the run ended before all trials had been tried; empty if it did not.
-    """
-
-    open: list[OpenTrial] = field(default_factory=list)
-    unsaved: dict[str, str] = field(default_factory=dict)
-    ended: str = ""
 
 
 class Watch:

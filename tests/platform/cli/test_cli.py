@@ -23,7 +23,7 @@ from topk_platform.protocol import StudyProgress
 from topk_platform.records.run_notes import OpenTrial
 from topk_platform.records.storage.checked_json import Mark, with_checksum
 from topk_platform.records.storage.store import Store
-from topk_platform.running.watching import Faults
+from topk_platform.running.summary import Outcome
 from topk_platform.specs import Status, Trial, TrialRecord
 
 LAB = """
@@ -190,11 +190,11 @@ def test_a_study_without_a_result_does_not_end_well(
 def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_own(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave(study: Study, progress: StudyProgress, *_: object) -> Faults:
+    def leave(study: Study, progress: StudyProgress, *_: object) -> Outcome:
         (trial,) = progress.next_trials()
         progress.leave(trial)
         open_ = OpenTrial(trial.key, trial.arm.name, "process lost: the node died", "buy another")
-        return Faults([open_], {"abc": "OSError: No space left on device"})
+        return Outcome([open_], {"abc": "OSError: No space left on device"})
 
     replace_ray(monkeypatch, leave)
     monkeypatch.setenv("COLUMNS", "500")

@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,8 +31,8 @@ from topk_platform.errors import UserError
 from topk_platform.records.run_notes import OpenTrial
 from topk_platform.records.storage.store import Store
 from topk_platform.results import Table
-from topk_platform.running.summary import Summary
-from topk_platform.running.watching import Event, Faults
+from topk_platform.running.summary import Outcome, Summary
+from topk_platform.running.watching import Event
 
 ROOT = Path(__file__).parents[3]
 GROUP = typer.main.get_command(app)
@@ -57,7 +58,7 @@ def a_summary(table: Any = None, **fields: Any) -> Summary:
     return Summary(**{"table": result, "ran": 1, "left": 0, "tracking_error": "", "folder": "f", **fields})
 
 
-OPEN = Faults([OpenTrial("abc", "r/mlp/ldam", "process lost: killed", "buy another")])
+OPEN = Outcome([OpenTrial("abc", "r/mlp/ldam", "process lost: killed", "buy another")])
 
 
 @pytest.mark.parametrize(
@@ -66,10 +67,10 @@ OPEN = Faults([OpenTrial("abc", "r/mlp/ldam", "process lost: killed", "buy anoth
         (a_summary(), Exit.DONE),
         (a_summary(Tables(failures=(("abc", "arm", "why"),))), Exit.FAILED),
         (a_summary(Tables(fruitless=("arm",))), Exit.FAILED),
-        (a_summary(left=2, faults=OPEN), Exit.OPEN),
-        (a_summary(left=2, partial="max_hours 1"), Exit.PARTIAL),
-        (a_summary(left=2, partial="max_hours 1", faults=OPEN), Exit.OPEN),
-        (a_summary(left=2, interrupted=True), Exit.INTERRUPTED),
+        (a_summary(left=2, outcome=OPEN), Exit.OPEN),
+        (a_summary(left=2, outcome=Outcome(partial="max_hours 1")), Exit.PARTIAL),
+        (a_summary(left=2, outcome=replace(OPEN, partial="max_hours 1")), Exit.OPEN),
+        (a_summary(left=2, outcome=Outcome(interrupted=True)), Exit.INTERRUPTED),
     ],
 )
 def test_what_became_of_a_run_has_its_code(summary: Summary, code: Exit) -> None:

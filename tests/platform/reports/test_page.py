@@ -41,8 +41,8 @@ from topk_platform.reports.text_tables import markdown_parts
 from topk_platform.results import from_store
 from topk_platform.results.from_store import build_table
 from topk_platform.results.table import Table
+from topk_platform.running.counted import in_environment
 from topk_platform.running.preflight.arm_checks import check_study
-from topk_platform.running.state import in_environment
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import environment

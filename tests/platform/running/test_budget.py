@@ -28,10 +28,10 @@ from topk_platform import (
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.running.budget import Budget, Limits
+from topk_platform.running.budget import Budget
 from topk_platform.running.dispatcher import PAUSES, Dispatcher
 from topk_platform.running.plan import Plan
-from topk_platform.running.summary import End
+from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -54,7 +54,9 @@ def record_of(trial: Trial, seconds: float) -> TrialRecord:
 class Driver:
     """A study of which each trial takes so many seconds, by a clock that moves from one ending to the next."""
 
-    def __init__(self, study: Study, limits: Limits, workers: int, seconds: float, gpus: float = 1.0) -> None:
+    def __init__(
+        self, study: Study, limits: RunOptions, workers: int, seconds: float, gpus: float = 1.0
+    ) -> None:
         self.now, self.workers, self.seconds = 0.0, workers, seconds
         self.kept: list[TrialRecord] = []
         self.names = count()
@@ -97,7 +99,7 @@ class Driver:
 def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
     workers: int, seconds: int, limit: float, ensemble: int
 ) -> None:
-    driver = Driver(a_study(ensemble=ensemble), Limits(hours=limit), workers, seconds)
+    driver = Driver(a_study(ensemble=ensemble), RunOptions(max_hours=limit), workers, seconds)
     driver.budget.durations.guess(dict.fromkeys(driver.progress.arms, float(seconds)))
     driver.go_on()
     assert driver.now <= 3600 * limit
@@ -112,7 +114,7 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
     gpus=st.sampled_from([1.0, 0.25]),
 )
 def test_gpu_hours_are_summed_over_all_workers(workers: int, seconds: int, limit: float, gpus: float) -> None:
-    driver = Driver(a_study(), Limits(gpu_hours=limit), workers, seconds, gpus)
+    driver = Driver(a_study(), RunOptions(max_gpu_hours=limit), workers, seconds, gpus)
     driver.budget.durations = Durations({arm: [float(seconds)] for arm in driver.progress.arms})
     driver.go_on()
     spent = len(driver.kept) * seconds * gpus
@@ -121,7 +123,7 @@ def test_gpu_hours_are_summed_over_all_workers(workers: int, seconds: int, limit
 
 
 def test_a_worker_takes_no_gpu_while_it_waits_for_its_start() -> None:
-    driver = Driver(a_study(), Limits(gpu_hours=1), 1, 60)
+    driver = Driver(a_study(), RunOptions(max_gpu_hours=1), 1, 60)
     assert driver.dispatcher.start("t") is not None
     driver.now = 24 * 3600.0
     assert not driver.dispatcher.done
@@ -134,14 +136,14 @@ def test_a_worker_takes_no_gpu_while_it_waits_for_its_start() -> None:
 
 @given(workers=st.integers(1, 5), most=st.integers(2, 20), ensemble=st.integers(1, 2))
 def test_no_more_trials_start_than_may(workers: int, most: int, ensemble: int) -> None:
-    driver = Driver(a_study(ensemble=ensemble), Limits(trials=most), workers, 60)
+    driver = Driver(a_study(ensemble=ensemble), RunOptions(max_trials=most), workers, 60)
     driver.go_on()
     assert len(driver.kept) <= most
     assert driver.progress.left == 0 or len(driver.kept) > most - ensemble
 
 
 def test_an_arm_without_an_ended_trial_is_expected_to_take_the_mean_of_the_others() -> None:
-    budget = Budget(Limits(hours=1), clock=lambda: 0.0)
+    budget = Budget(RunOptions(max_hours=1), clock=lambda: 0.0)
     assert budget.allows("new", 1)
     budget.durations = Durations({"a": [1000.0, 3000.0], "b": [], "c": [8000.0]})
     budget.durations.guess({"b": 3000.0, "c": 9e9})
@@ -151,7 +153,7 @@ def test_an_arm_without_an_ended_trial_is_expected_to_take_the_mean_of_the_other
 
 def test_trials_that_run_when_the_time_is_up_are_cut_off_without_a_fault() -> None:
     """Those whose processes have not started as well: on a cluster that others fill, they might not start for days."""
-    driver = Driver(a_study(), Limits(hours=1), 2, 60)
+    driver = Driver(a_study(), RunOptions(max_hours=1), 2, 60)
     dispatcher = driver.dispatcher
     assert dispatcher.start("trains") is not None and dispatcher.start("waits") is not None
     (trial,) = dispatcher._handed["trains"].trials
@@ -161,14 +163,14 @@ def test_trials_that_run_when_the_time_is_up_are_cut_off_without_a_fault() -> No
     driver.now = 3602.0
     assert dispatcher.ends and dispatcher.done
     dispatcher.close()
-    assert dispatcher.faults.open == [] and driver.progress.again == 0
+    assert dispatcher.outcome.open == [] and driver.progress.again == 0
     assert driver.budget.held == {"max_hours 1"}
     assert not any(arm.running for arm in driver.progress.arms.values())
     assert driver.progress.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
 
 
 def test_a_trial_that_is_tried_again_counts_once() -> None:
-    driver = Driver(a_study(arms=1), Limits(trials=1), 1, 60)
+    driver = Driver(a_study(arms=1), RunOptions(max_trials=1), 1, 60)
     assert driver.dispatcher.start("a") is not None
     driver.dispatcher.restart("a", 1, "the node died")
     driver.dispatcher.lose("a", 2, "the node died")
@@ -178,14 +180,14 @@ def test_a_trial_that_is_tried_again_counts_once() -> None:
 
 
 def test_a_trial_that_stays_open_has_started() -> None:
-    driver = Driver(a_study(arms=2), Limits(trials=1), 1, 60)
+    driver = Driver(a_study(arms=2), RunOptions(max_trials=1), 1, 60)
     assert driver.dispatcher.start("a") is not None
     assert driver.dispatcher.start("other") is None and not driver.dispatcher.done
     driver.dispatcher.lose("a", len(PAUSES) + 1, "the node died")
-    assert len(driver.dispatcher.faults.open) == 1
+    assert len(driver.dispatcher.outcome.open) == 1
     assert driver.dispatcher.start("other") is None and driver.dispatcher.done
-    faults = driver.dispatcher.faults
-    assert End.of(driver.progress, driver.budget, faults) == End(faults, partial="max_trials 1")
+    driver.dispatcher.outcome.note_end(driver.progress, driver.budget)
+    assert driver.dispatcher.outcome.partial == "max_trials 1"
 
 
 @pytest.mark.parametrize(

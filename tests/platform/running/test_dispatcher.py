@@ -24,8 +24,9 @@ from topk_platform import Float, Loss, Model, NoPruning, Protocol, Recipe, Regim
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.running.budget import Budget, Limits
+from topk_platform.running.budget import Budget
 from topk_platform.running.dispatcher import PAUSES, Dispatcher
+from topk_platform.running.run_options import RunOptions
 from topk_platform.running.tuner import Ending, RecordCallback, StudySearcher
 from topk_platform.running.watching import Event
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -74,7 +75,7 @@ class Stage:
 
     @property
     def open(self) -> list[str]:
-        return [trial.fault for trial in self.dispatcher.faults.open]
+        return [trial.fault for trial in self.dispatcher.outcome.open]
 
 
 def record_of(trial: Trial) -> TrialRecord:
@@ -122,7 +123,7 @@ def test_tune_tries_again_after_growing_pauses_and_then_the_trial_stays_open(
     pauses = [result.dispatcher.restart(name, tries, "the node died") for tries in range(1, len(PAUSES) + 1)]
     assert tuple(pauses) == PAUSES and not result.start()
     result.dispatcher.lose(name, len(PAUSES) + 1, "the node died")
-    (left,) = result.dispatcher.faults.open
+    (left,) = result.dispatcher.outcome.open
     assert (left.key, left.arm) == (result.trials(name)[0].key, "r0/mlp/smooth_topk_svm")
     assert result.open == ["process lost: the node died"] and result.kept == []
     assert result.progress.left == 2 + 1 and result.progress.stuck and result.progress.again == len(PAUSES)
@@ -210,7 +211,7 @@ def test_why_a_network_is_missing_is_reported_from_the_record(stage: Callable[..
     result.dispatcher.receive(name, message)
     assert message == {"done": True}, "Tune would keep the records"
     assert [kept.missing for kept in result.kept] == [{}, {"network": "OSError: in the way"}]
-    assert result.dispatcher.faults.unsaved == {trial.key: "OSError: in the way"}
+    assert result.dispatcher.outcome.unsaved == {trial.key: "OSError: in the way"}
     assert result.dispatcher.done and result.progress.left == 0
 
 
@@ -230,7 +231,7 @@ def test_members_of_an_ensemble_that_have_a_record_are_named(stage: Callable[...
 def test_an_ensemble_is_left_open_whole(stage: Callable[..., Stage]) -> None:
     result = stage(protocol=Protocol(ensemble=2, pruner=NoPruning()), seeds=2)
     result.dispatcher.receive(result.start(), dict(TOO_LONG))
-    assert len({left.key for left in result.dispatcher.faults.open}) == 2
+    assert len({left.key for left in result.dispatcher.outcome.open}) == 2
     assert result.dispatcher.done
 
 
@@ -258,7 +259,7 @@ def test_a_refusal_ends_the_run_and_keeps_no_record(stage: Callable[..., Stage])
 
 
 def test_at_a_limit_of_time_trials_are_cut_off_and_can_start_again(stage: Callable[..., Stage]) -> None:
-    result = stage(limits=Limits(hours=1))
+    result = stage(limits=RunOptions(max_hours=1))
     result.start()
     assert not Ending(result.dispatcher).stop_all()
     result.now[0] += 3601

@@ -18,7 +18,7 @@ from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.records.rows import Row, RowViews
 from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.preflight.arm_checks import check_study
-from topk_platform.running.watching import Faults
+from topk_platform.running.summary import Outcome
 from topk_platform.testing import fake_run
 from topk_platform.tracking import writing
 from topk_platform.tracking.feed import sync
@@ -45,9 +45,9 @@ def test_it_frees_the_rows_of_the_trials_that_have_ended(
     fake_run(ended, tmp_path, lambda trial: 0.5, identities=check_study(ended))
     before, held = rows_held(), list[int]()
 
-    def train(*_: Any) -> Faults:
+    def train(*_: Any) -> Outcome:
         held.append(rows_held() - before)
-        return Faults()
+        return Outcome()
 
     monkeypatch.setattr("topk_platform.running.loop.on_cluster", lambda *_: nullcontext(Cluster()))
     monkeypatch.setattr("topk_platform.running.tuner.tune_trials", train)
@@ -70,7 +70,7 @@ def test_what_another_run_has_trained_again_meanwhile_is_not_trained_once_more(
         return nullcontext(Cluster())
 
     monkeypatch.setattr("topk_platform.running.loop.on_cluster", join)
-    monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Faults())
+    monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Outcome())
     summary = run(study, store=tmp_path, mlflow="none", progress=False, mixed=True)
     assert (summary.left, store.folders("damaged"), store.exists(name)) == (0, [], True)
 
@@ -113,7 +113,7 @@ def test_a_second_signal_ends_the_wait_for_mlflow_and_loses_nothing(
     monkeypatch.setattr("topk_platform.running.loop.on_cluster", lambda *_: nullcontext(Cluster()))
     monkeypatch.setattr(writing, "Experiment", Slow)
     # As after a first signal: trials are left, and no limit is used up.
-    monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Faults())
+    monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Outcome())
     said = list[str]()
     with pytest.raises(KeyboardInterrupt):
         run(a_study(seeds=3), store=tmp_path, progress=False, mixed=True, waiting=said.append)

@@ -50,8 +50,8 @@ def test_an_interrupt_while_tables_are_written_does_not_wait_for_mlflow(
 ) -> None:
     monkeypatch.setattr(Recorder, "_write_tables", Mock(side_effect=error))
     recorder, _ = a_recorder()
-    closed = list[float | None]()
-    recorder.feed = SimpleNamespace(close=closed.append)  # type: ignore[assignment]
+    closed = list[Any]()
+    recorder.feed = SimpleNamespace(close=lambda *seconds: closed.append(seconds))  # type: ignore[assignment]
     with pytest.raises(type(error)):
         recorder.close(None, lambda _: {})  # type: ignore[arg-type]
     assert len(closed) == waits

@@ -20,7 +20,7 @@ from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Cluster, LostRayError
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.run_options import RunOptions
-from topk_platform.running.watching import Faults
+from topk_platform.running.summary import Outcome
 from topk_platform.specs import Trial, TrialRecord
 
 Fit = Callable[[Dispatcher], None]
@@ -42,8 +42,8 @@ def refuse(dispatcher: Dispatcher) -> None:
 
 
 @pytest.fixture
-def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Faults, StudyProgress]]:
-    def run(fit: Fit, keep: Any = None, notify: Any = None) -> tuple[Faults, StudyProgress]:
+def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Outcome, StudyProgress]]:
+    def run(fit: Fit, keep: Any = None, notify: Any = None) -> tuple[Outcome, StudyProgress]:
         def tuner(_study: Study, dispatcher: Dispatcher, *_: Any) -> Any:
             return Mock(fit=lambda: fit(dispatcher))
 
@@ -64,7 +64,7 @@ def test_without_ray_nothing_is_open(tune: Callable[..., Any]) -> None:
         raise LostRayError("Ray's raylet (process 7) has ended")
 
     result, progress = tune(vanish)
-    assert result == Faults(ended="Ray's raylet (process 7) has ended")
+    assert result == Outcome(lost="Ray's raylet (process 7) has ended")
     assert progress.left == 1 and not progress.stuck
 
 
@@ -74,8 +74,8 @@ def test_a_machine_that_is_low_on_memory_ends_the_run_in_one_line(tune: Callable
         cause = OutOfMemoryError("3 worker(s) were killed.\nObject store: ...")
         raise RuntimeError(f"Caught unexpected exception: {cause}") from cause
 
-    faults, progress = tune(kill)
-    assert faults.ended.startswith("3 worker(s) were killed; ") and not faults.open
+    outcome, progress = tune(kill)
+    assert outcome.lost.startswith("3 worker(s) were killed; ") and not outcome.open
     assert progress.left == 1 and not progress.stuck
 
 

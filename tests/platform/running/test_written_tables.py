@@ -140,12 +140,12 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
     sink.return_value.put_files = lambda *given: handed.append(given)
     sink.return_value.close.return_value = ""
 
-    def made(study: Study, store: str) -> dict[str, bytes]:
+    def made(store: str, study: Study) -> dict[str, bytes]:
         return {arm.regime.name: store.encode() for arm in study.arms}
 
     monkeypatch.setattr("topk_platform.running.loop.mlflow_of", lambda *_: "http://none")
     monkeypatch.setattr(recording, "Feed", sink)
-    monkeypatch.setattr(recording, "make_pictures", made)
+    monkeypatch.setattr(recording, "_draw", made)
     for choice in ("on", "off"):
         monkeypatch.setenv("TOPK_REPORT", choice)
         run(STUDY, store=tmp_path, only="a/*")
@@ -289,7 +289,7 @@ def test_a_run_that_may_not_go_on_says_so_in_its_table_and_the_same_command_goes
     for ran in (7, 12, 1):
         summary = run(STUDY, store=tmp_path, max_trials=ran if ran > 1 else 100)
         left -= summary.ran
-        assert (summary.left, summary.interrupted) == (left, False)
-        assert summary.partial == (f"max_trials {ran}" if left else "")
+        assert (summary.left, summary.outcome.interrupted) == (left, False)
+        assert summary.outcome.partial == (f"max_trials {ran}" if left else "")
         assert (f"Partial: {left} trial" in (tmp_path / "s/tables/table.md").read_text()) == (left > 0)
     assert summary.ran == 1 and summary.table.left == 0

@@ -27,8 +27,8 @@ from topk_platform.records.files import damaged_artifacts
 from topk_platform.records.history import progress_of, read_history
 from topk_platform.records.per_image import read_guesses, read_ranks
 from topk_platform.records.storage.store import Store
+from topk_platform.running.counted import in_environment
 from topk_platform.running.preflight.arm_checks import check_study
-from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_record, fake_run
 from topk_platform.training import environment

@@ -29,10 +29,10 @@ from topk_platform.running import loop
 from topk_platform.running.cluster import nodes as machines
 from topk_platform.running.cluster.node_facts import Answer, Finding, Question, examine
 from topk_platform.running.cluster.reaching import Patience
+from topk_platform.running.counted import in_environment
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.preflight.changes import outdated
-from topk_platform.running.state import in_environment
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import environment, finish, run_trials

@@ -1,0 +1,149 @@
+"""What of a store counts for a run: rows by their identity, finished arms, and what is trained again all the same."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from topk_platform.identity import CHOOSER, Identity
+from topk_platform.protocol import StudyProgress
+from topk_platform.records.files import KINDS, NEEDED, Unsound, damaged_artifacts, missing_artifacts
+from topk_platform.records.history import ArmHistory, StudyRows, last_counted, results_of
+from topk_platform.records.ledger import Ledger
+from topk_platform.running.run_options import RunOptions
+from topk_platform.specs import Study
+from topk_platform.specs.checks import first_few
+
+__all__ = ["Again", "as_checked", "expected", "finished", "in_environment"]
+
+_NAMED = 3  # files in a line
+
+
+def in_environment(
+    study: Study, identities: Mapping[str, Identity], environment: Mapping[str, str]
+) -> dict[str, Identity]:
+    """Return the arms' identities with an environment; for arms that search, it includes Optuna's version.
+
+    Args:
+        study: The study.
+        identities: The identities whose environment is replaced, by arm identity.
+        environment: See :func:`~topk_platform.training.environment`.
+    """
+    searching = {study.arm_id(arm) for arm in study.arms if arm.is_searched}
+    chosen_by = {CHOOSER: importlib.metadata.version(CHOOSER)}
+    return {
+        arm_id: replace(identity, environment={**environment, **(chosen_by if arm_id in searching else {})})
+        for arm_id, identity in identities.items()
+    }
+
+
+def expected(study: Study, ledger: Ledger, options: RunOptions) -> dict[str, Identity]:
+    """Return which rows count. Before a cluster's machines can be asked, those of the last run are assumed.
+
+    Args:
+        study: The study.
+        ledger: Its ledger.
+        options: The options of the run.
+    """
+    counted = last_counted(ledger, study)
+    if options.mixed:
+        return {arm_id: replace(identity, environment={}) for arm_id, identity in counted.items()}
+    if options.address is None:
+        from topk_platform.training import environment  # noqa: PLC0415 - torch
+
+        return in_environment(study, counted, environment(study.device))
+    return counted
+
+
+def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity]) -> dict[str, Identity]:
+    """Return identities with the code and data of a check, and the environment of those that count."""
+    return {arm_id: replace(now, environment=counted[arm_id].environment) for arm_id, now in checked.items()}
+
+
+def finished(progress: StudyProgress, identities: Mapping[str, Identity]) -> dict[str, str]:
+    """Return the arms with nothing left to run, each with the fingerprint of the data it was trained on.
+
+    Args:
+        progress: The study's state.
+        identities: Which rows count, by arm identity; arms whose data are not known are left out.
+    """
+    done = [arm_id for arm_id, arm in progress.arms.items() if not arm.left]
+    trained_on = {arm_id: identities[arm_id].dataset_fingerprint for arm_id in done}
+    return {arm_id: fingerprint for arm_id, fingerprint in trained_on.items() if fingerprint}
+
+
+@dataclass(frozen=True)
+class Again:
+    """What is trained again, although the ledger has it.
+
+    Args:
+        failed: The keys of failed trials, if the user asks for them.
+        unsound: The missing and damaged files of confirmations that the part's table uses.
+        damaged: The damaged files of all confirmations. They include those of arms that this run does not train: once
+            files are set aside, tables report them as missing.
+
+    Example:
+        >>> print(Again(unsound=[Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")]))
+        1 confirmation is trained again: ranks/0a1b.parquet, guesses/0a1b.parquet are gone or damaged
+    """
+
+    failed: Sequence[str] = ()
+    unsound: Sequence[Unsound] = ()
+    damaged: Sequence[Unsound] = ()
+
+    @classmethod
+    def of(
+        cls, rows: StudyRows, whole: Study, part: Study, counted: Mapping[str, Identity], options: RunOptions
+    ) -> Again:
+        """Return what a run trains again; the files of all confirmations are read.
+
+        Args:
+            rows: The recorded rows.
+            whole: The study as it is defined.
+            part: The part that the run trains.
+            counted: Which rows count, by arm identity.
+            options: The options of the run: whether failed trials and lost networks are trained again.
+
+        Raises:
+            StoreError: if the store cannot be read.
+        """
+        store, kinds = rows.ledger.store, KINDS if options.networks else NEEDED
+        histories = rows.histories(part, counted)
+        table = {
+            row["key"]: row
+            for arm in results_of(part, histories).values()
+            for row in arm.confirmations().values()
+        }
+        everything = rows.histories(whole, last_counted(rows.ledger, whole)).values()
+        confirmed = {row["key"]: row for arm in everything for row in arm.confirm.values()}
+        damaged = damaged_artifacts(store, (confirmed | table).values(), kinds)
+        missing = missing_artifacts(store, table.values(), kinds)
+        retried = [
+            row["key"] for arm in histories.values() for row in arm.rows() if row["status"] == "failed"
+        ]
+        unsound = [*missing, *(file for file in damaged if file.key in table)]
+        return cls(retried if options.retry_failed else (), unsound, damaged)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the trials."""
+        return [*self.failed, *dict.fromkeys(file.key for file in self.unsound)]
+
+    def without(self, histories: Mapping[str, ArmHistory]) -> dict[str, ArmHistory]:
+        """Return the arms' histories without the confirmations that are trained again."""
+        keys = {*self.keys}
+        return {
+            arm_id: replace(
+                arm, confirm={slot: row for slot, row in arm.confirm.items() if row["key"] not in keys}
+            )
+            for arm_id, arm in histories.items()
+        }
+
+    def __str__(self) -> str:
+        count = len({file.key for file in self.unsound})
+        if not count:
+            return ""
+        who = "1 confirmation is" if count == 1 else f"{count} confirmations are"
+        names = first_few([file.name for file in self.unsound], _NAMED)
+        return f"{who} trained again: {names} {'is' if len(self.unsound) == 1 else 'are'} gone or damaged"
