@@ -89,8 +89,8 @@ def reference_of(kind: str, value: Any) -> Any:
     """Return the reference ``package.module:attribute`` of a function or a class, and any other value unchanged.
 
     Args:
-        kind: The role of the value in a study, for errors: ``"loss"``, ``"model"`` or ``"dataset"``.
-        value: A name, or a function or a class at the top of a module that any process can import.
+        kind: The role of the value in a study, for errors: ``"loss"``, ``"model"``, ``"dataset"`` or ``"measure"``.
+        value: A name, or a function or a class at the top of a module that any process can import; or several.
 
     Raises:
         UserError: if other processes cannot import it, because it is a lambda, is inside a function or a class, or is
@@ -100,6 +100,8 @@ def reference_of(kind: str, value: Any) -> Any:
         >>> reference_of("loss", "cross_entropy"), reference_of("dataset", is_reference)
         ('cross_entropy', 'topk_platform.references:is_reference')
     """
+    if isinstance(value, list | tuple):
+        return tuple(reference_of(kind, each) for each in value)
     if isinstance(value, str) or not callable(value):
         return value
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)

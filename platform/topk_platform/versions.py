@@ -24,6 +24,7 @@ from topk_platform.user_code import OURS, Reached, reached
 __all__ = [
     "KINDS",
     "VERSIONS",
+    "code_of",
     "components_of",
     "differences",
     "loaded_version",
@@ -119,6 +120,11 @@ def version_of(arm: Arm) -> str:
         'engine 2, dataset digits 1, loss ldam 2, network mlp 1'
     """
     return _text(components_of(arm))
+
+
+def code_of(reference: str) -> str:
+    """Return what ``package.module:attribute`` reaches, with its versions, as one text."""
+    return _text(_users(reference, reached(reference)))
 
 
 def versions_of(study: Study) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import pyarrow.dataset as ds
+import pytest
 from labs import rows
 from mlflow import MlflowClient
 from safetensors import safe_open
@@ -57,10 +58,14 @@ def test_tau_from_the_study_file_to_the_table(reference: Any, visited: Any) -> N
     assert any(
         f"{100 * mean:.1f} {sign}" in table for sign in ("± ", "[")
     )  # an uneven interval shows its ends
+    # So did the user's own measure and what else it returned, without being part of the trial's key.
+    assert {r["own.images"] for r in confirmed} == {360} and {r["own.images"] for r in searched} == {None}
+    assert [r["own.wrong"] for r in confirmed] == pytest.approx([r["test.top1"] - 1 for r in confirmed])
     # The confirmed network is kept with its configuration, and in MLflow.
     with safe_open(str(folder / "models" / f"{confirmed[0]['key']}.safetensors"), "pt") as file:
         assert Trial.from_json(file.metadata()["trial"]).key == confirmed[0]["key"]
     (kept,) = client.search_runs([experiment.experiment_id], f"tags.`topk.key` = '{confirmed[0]['key']}'")
+    assert kept.data.tags["own.wrong"] == str(confirmed[0]["own.wrong"])
     (output,) = kept.outputs.model_outputs
     location = client.get_logged_model(output.model_id).artifact_location
     path = location.removeprefix("mlflow-artifacts:/")

@@ -19,6 +19,7 @@ from topk_platform.cli import options
 from topk_platform.cli.consoles import Exit, make_console, print_json, say
 from topk_platform.cli.options import nonblank
 from topk_platform.errors import UserError
+from topk_platform.own_measures import recorded_values
 from topk_platform.records.recorded import RecordedTrial, find
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.reaching import is_loopback_host
@@ -73,8 +74,9 @@ def _print_record(recorded: RecordedTrial) -> None:
     console.print(f"[bold]{row['key']}[/]  {row['arm']}  {row['phase']} {row['number']}, seed {row['seed']}")
     console.print(f"{row['status']}{': ' + row['reason'] if row['reason'] else ''}", markup=False)
     parameters = {f"param.{name}": value for name, value in json_.loads(row["values"]).items()}
-    for name, value in {**parameters, **row}.items():
-        if value is not None and name.startswith(("param.", "validation.", "test.")):
+    own = {f"own.{name}": value for name, value in recorded_values(row.get("own")).items()}
+    for name, value in {**parameters, **row, **own}.items():
+        if value is not None and name.startswith(("param.", "validation.", "test.", "own.")):
             # The configuration below has all digits.
             shown = f"{value:.6g}" if isinstance(value, float) else value
             console.print(f"  {name:<28} {shown}", highlight=False)

@@ -255,7 +255,7 @@ class ArmProgress:
             threads=study.threads,
             device=study.device,
             environment=identity.environment,
-            measures=study.measures,
+            measures=study.built_in,
         )
 
     def _searcher(self, number: int) -> Searcher:

@@ -12,10 +12,12 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from topk_platform.identity import Identity
+from topk_platform.own_measures import Measured, of_scores
 from topk_platform.protocol import ArmProgress, Ended, Slot, StudyProgress
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.rows import Curves, Late, Row, RowViews
+from topk_platform.references import is_reference
 from topk_platform.specs import Arm, Scalar, Study
 from topk_platform.versions import versions_of
 
@@ -85,19 +87,13 @@ class StudyRows:
             identities: Which rows of an arm count, by arm identity. For arms that are missing here, all rows count.
         """
         histories = self.histories_of({study.arm_id(arm): arm for arm in study.arms}, identities)
-        for history in histories.values() if study.measured else ():
-            if study.topk_of(history.arm) != study.topk:
-                self._complete(history, study.accuracies)
+        own = dict.fromkeys(filter(is_reference, study.measures), "") | of_scores(study.measures)
+        for history in histories.values() if own or study.measured else ():
+            other_k = study.accuracies if study.topk_of(history.arm) != study.topk else ()
+            ranks = Late(partial(read_all_ranks, self.ledger.store, list(history.confirm.values())))
+            for slot, row in history.confirm.items():
+                history.confirm[slot] = Measured(row, dict.fromkeys(other_k, "") | own, ranks)
         return histories
-
-    def _complete(self, history: ArmHistory, accuracies: Collection[str]) -> None:
-        """Add to an arm's confirmations the test accuracies that were not recorded, from the ranks."""
-        ranks = read_all_ranks(self.ledger.store, history.confirm.values())
-        for slot, row in history.confirm.items():
-            kept = ranks.get(row["key"])
-            missing = [name for name in accuracies if row.get(f"test.{name}") is None]
-            counted = {f"test.{name}": None if kept is None else kept.accuracy(name) for name in missing}
-            history.confirm[slot] = {**row, **counted}
 
     def histories_of(
         self, arms: Mapping[str, Arm], identities: Mapping[str, Identity]

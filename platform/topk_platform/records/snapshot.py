@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from topk_platform.own_measures import recorded_values
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.checked_json import SCHEMA_VERSION
 from topk_platform.records.storage.opened import one_line_errors
@@ -63,7 +64,8 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     trials = ledger.read("trials")
     if not trials.num_columns:
         return
-    trials = _with_parameters(trials)
+    trials = _spread(trials, "values", "param", json.loads)
+    trials = _spread(trials, "own", "own", recorded_values)
     metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _CONTENT: _digest(ledger, counting)}
     counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
     trials = trials.add_column(1, "counts", counts)
@@ -76,18 +78,20 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
             ledger.store.write(name, file)
 
 
-def _with_parameters(trials: pa.Table) -> pa.Table:
-    """Return a table of trials with a column ``param.NAME`` for each parameter, in place of the column ``values``.
+def _spread(trials: pa.Table, column: str, prefix: str, read: Callable[[str], dict[str, Scalar]]) -> pa.Table:
+    """Return a table of trials with a column ``PREFIX.NAME`` for each value that a column's texts hold, in its place.
 
-    A parameter's column has numbers if all its values are numbers, and booleans if all are booleans. Otherwise all
-    values become texts.
+    Such a column has numbers if all its values are numbers, and booleans if all are booleans. Otherwise all values
+    become texts.
     """
-    chosen: list[dict[str, Scalar]] = [json.loads(text) for text in trials["values"].to_pylist()]
-    position = trials.column_names.index("values")
-    trials = trials.drop_columns(["values"])
+    if column not in trials.column_names:  # an older ledger's table
+        return trials
+    chosen = [read(text) for text in trials[column].to_pylist()]
+    position = trials.column_names.index(column)
+    trials = trials.drop_columns([column])
     for name in sorted({name for values in chosen for name in values}, reverse=True):
         trials = trials.add_column(
-            position, f"param.{name}", _column([values.get(name) for values in chosen])
+            position, f"{prefix}.{name}", _column([values.get(name) for values in chosen])
         )
     return trials
 

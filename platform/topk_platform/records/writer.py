@@ -24,7 +24,7 @@ __all__ = ["EPOCHS_ONLY", "Committed", "Writer", "epoch_rows", "ledger_schema", 
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = ("study", "arm", "arm_id", "regime", "model", "loss", "phase")
 _MORE_TEXTS = ("status", "reason", "values", "config")
-_LAST_TEXTS = ("code_version", "dataset_fingerprint", "versions", "artifacts")
+_LAST_TEXTS = ("code_version", "dataset_fingerprint", "versions", "artifacts", "own")
 EPOCHS_ONLY = ("epoch", "train.loss", "train.gradient_density", "seconds", "step_seconds", "learning_rate")
 """The columns that only rows of epochs use."""
 
@@ -91,6 +91,7 @@ def trial_row(record: TrialRecord) -> dict[str, Any]:
         "dataset_fingerprint": trial.dataset_fingerprint,
         "versions": canonical_json(record.versions),
         "artifacts": canonical_json(files) if any(files.values()) else None,
+        "own": record.own or None,
     }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
 from topk_platform.identity import counts_in_words
 from topk_platform.protocol import Tally
+from topk_platform.references import is_reference
 from topk_platform.reports.words import ERRORS, command, in_range, points
 from topk_platform.results.intervals import ONE_SEARCH
 from topk_platform.results.table import Fruitless, Table, row_and_column
@@ -144,6 +146,7 @@ def notes(table: Table) -> list[str]:
     """Return what is special about a table's results, a line each."""
     lines = [
         *_empty_groups(table),
+        *_not_measured(table),
         *_lost_searches(table),
         *_untuned(table),
         *_range_edges(table),
@@ -181,6 +184,25 @@ def _empty_groups(table: Table) -> Iterator[str]:
             yield (
                 f"{metric} has no value in {', '.join(empty)}: many-, medium- and few-shot classes (above 100, 20 to "
                 "100, below 20 training samples) are measured where a training split has two of these groups."
+            )
+
+
+def _not_measured(table: Table) -> Iterator[str]:
+    """Yield a line for each measure of the user's own that some completed confirmations lack."""
+    rows = [
+        row for rows in table.confirmations.values() for row in rows.values() if row["status"] == "completed"
+    ]
+    for metric in filter(is_reference, table.study.measures):
+        lacking = [row for row in rows if row[f"test.{metric}"] is None]
+        why = next(
+            filter(None, (json.loads(r.get("own") or "{}").get(metric, {}).get("why") for r in lacking)), ""
+        )
+        if lacking:
+            again = command("run", table.study, "--measures", given=table.given)
+            yield (
+                f"{metric} is not measured in {len(lacking)} of {plural(len(rows), 'confirmation')}: "
+                f"{why or 'they were trained before it was asked for, or before its code changed'}. `{again}` trains "
+                "these again."
             )
 
 

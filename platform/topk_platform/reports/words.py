@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from topk_platform.errors import masked
+from topk_platform.references import is_reference
 from topk_platform.results.intervals import Estimate
 from topk_platform.specs import Study
 from topk_platform.specs.checks import rounded
@@ -51,6 +52,8 @@ def title_of(metric: str) -> str:
         >>> title_of("autkc5"), title_of("average5"), title_of("size95")
         ('mean of top-1 to top-5 accuracy', 'average-5 accuracy', 'mean set size at 95 % coverage')
     """
+    if is_reference(metric):
+        return metric.partition(":")[2]
     if (result := measure_of(metric)) is not None:
         n = result.number
         return {

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from topk_platform.own_measures import from_ranks, of_ranks
 from topk_platform.records.per_image import Ranks
+from topk_platform.references import is_reference
 from topk_platform.results.images import ImagePart, image_part
 from topk_platform.results.intervals import Estimate, interval, search_of
 from topk_platform.results.runs import Parts, Runs, least_variance, sums
@@ -18,6 +20,7 @@ __all__ = ["accuracies", "combined", "credit"]
 Numbers = npt.NDArray[np.float64]
 Classes = npt.NDArray[np.int64]
 
+_OF_RANKS = ("top", "autkc")
 _SAME = 1e-6  # means of the same credits differ by less if they are added in another order
 
 
@@ -54,7 +57,7 @@ def combined(parts: Parts, metric: str, *, difference: bool = True) -> Estimate 
         values,
         _images(list(values), parts, metric, repeated) if known and not of_each else None,
         searches=repeated,
-        difference=difference,
+        difference=difference or is_reference(metric),  # a measure of the user's own has no bounds
         drawn=of_each,
         once=once,
         least=least_variance(parts, metric) if repeated > 1 else 0.0,
@@ -68,7 +71,7 @@ def _one_search(runs: Runs, values: Mapping[int, float]) -> bool:
 
 def _images(seeds: list[int], parts: Parts, metric: str, searches: int) -> ImagePart | None:
     """Return the images' part of the variance; None if the ranks do not give the metric, or not on the same images."""
-    if not metric.rpartition("_")[2].startswith(("top", "autkc")):
+    if not (from_ranks(metric) if is_reference(metric) else metric.rpartition("_")[2].startswith(_OF_RANKS)):
         return None  # ranks do not say whether a class is in a prediction set
     sets: dict[str, list[tuple[float, Runs]]] = {}
     for weight, runs in parts:
@@ -105,6 +108,8 @@ def credit(ranks: Ranks, k: int) -> Numbers:
 
 def _credit_of(ranks: Ranks, metric: str) -> Numbers:
     """Return each image's credit by an accuracy, or by the area under the top-k curve: the mean over its k."""
+    if is_reference(metric):
+        return of_ranks(metric, ranks)
     result = measure_of(metric)
     if result is None:
         return credit(ranks, int(metric.rpartition("top")[2]))
@@ -132,19 +137,20 @@ def strata_of(ranks: Ranks, kind: str) -> tuple[Classes, Numbers]:
 def accuracies(runs: Mapping[int, Ranks], metric: str) -> tuple[Numbers, Classes, Numbers] | None:
     """Return each run's credits, ``(S, n)``, with the images' classes and their weights in a metric.
 
-    Return None if the runs were not tested on the same images, or if the metric's group of classes is not the same in
-    all runs.
+    Return None if the runs were not tested on the same images, if the metric's group of classes is not the same in all
+    runs, or if it is a measure of the user's own without a value for each image.
 
     Args:
         runs: Ranks by seed.
         metric: The metric, such as ``"top5"``, ``"macro_top3"`` or ``"autkc5"``.
     """
-    kind = "" if measure_of(metric) else metric.rpartition("top")[0].rstrip("_")
+    kind = "" if measure_of(metric) or is_reference(metric) else metric.rpartition("top")[0].rstrip("_")
     result = [runs[seed] for seed in sorted(runs)]
     first = result[0]
     alike = all(run.images == first.images for run in result)
     if kind in GROUPS:
         alike = alike and all(np.array_equal(run.group, first.group) for run in result)
-    if not alike:
+    of_runs = [_credit_of(run, metric) for run in result] if alike else []
+    if not of_runs or not of_runs[0].ndim:
         return None
-    return np.stack([_credit_of(run, metric) for run in result]), *strata_of(first, kind)
+    return np.stack(of_runs), *strata_of(first, kind)

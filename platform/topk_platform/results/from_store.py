@@ -16,6 +16,7 @@ from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.recorded import as_recorded, read_plan
 from topk_platform.records.run_notes import DataNote, read_data
 from topk_platform.records.storage.store import Store
+from topk_platform.references import is_reference
 from topk_platform.results.cells import Cell, CellKey, cell_of, marked, tested
 from topk_platform.results.runs import IMAGES, ReadRanks, Runs, runs_of_all
 from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column
@@ -99,10 +100,15 @@ def read(study: Study, store: str | Path, *, curves: bool = False, needed: bool 
     histories = read_history(ledger, study, last_counted(ledger, study), curves=curves)
     folder = "" if last is None else last.data
     if last is not None and not any(map(ArmHistory.rows, histories.values())):
-        was = as_recorded(replace(last.study, reference=study.reference), ledger)
-        before = read_history(ledger, was, ledger.identities(), curves=curves)
-        if any(map(ArmHistory.rows, before.values())):
-            return Held(was, ledger, before, str(store), folder, changed=True)
+        theirs = [
+            m for m in last.study.measures if not is_reference(m) or m in study.measures
+        ]  # runs no other code
+        shown = [m for m in last.study.show if not is_reference(m) or m in study.measures]
+        before = replace(last.study, reference=study.reference, measures=tuple(theirs), show=tuple(shown))
+        was = as_recorded(before, ledger)
+        earlier = read_history(ledger, was, ledger.identities(), curves=curves)
+        if any(map(ArmHistory.rows, earlier.values())):
+            return Held(was, ledger, earlier, str(store), folder, changed=True)
     return Held(study, ledger, histories, str(store), folder)
 
 

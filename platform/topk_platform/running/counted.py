@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from topk_platform.identity import CHOOSER, Identity
+from topk_platform.own_measures import of_scores
 from topk_platform.protocol import StudyProgress
 from topk_platform.records.files import KINDS, NEEDED, Unsound, damaged_artifacts, missing_artifacts
 from topk_platform.records.history import ArmHistory, StudyRows, last_counted, results_of
@@ -78,7 +79,7 @@ class Again:
     """What is trained again, although the ledger has it.
 
     Args:
-        failed: The keys of failed trials, if the user asks for them.
+        asked: The keys of what the user asks for: failed trials, and confirmations that lack measures of the user's own.
         unsound: The missing and damaged files of confirmations that the part's table uses.
         damaged: The damaged files of all confirmations. They include those of arms that this run does not train: once
             files are set aside, tables report them as missing.
@@ -88,7 +89,7 @@ class Again:
         1 confirmation is trained again: ranks/0a1b.parquet, guesses/0a1b.parquet are gone or damaged
     """
 
-    failed: Sequence[str] = ()
+    asked: Sequence[str] = ()
     unsound: Sequence[Unsound] = ()
     damaged: Sequence[Unsound] = ()
 
@@ -103,7 +104,7 @@ class Again:
             whole: The study as it is defined.
             part: The part that the run trains.
             counted: Which rows count, by arm identity.
-            options: The options of the run: whether failed trials and lost networks are trained again.
+            options: The options of the run: whether failed trials, lost networks and lacking measures are trained again.
 
         Raises:
             StoreError: if the store cannot be read.
@@ -119,16 +120,18 @@ class Again:
         confirmed = {row["key"]: row for arm in everything for row in arm.confirm.values()}
         damaged = damaged_artifacts(store, (confirmed | table).values(), kinds)
         missing = missing_artifacts(store, table.values(), kinds)
-        retried = [
-            row["key"] for arm in histories.values() for row in arm.rows() if row["status"] == "failed"
-        ]
+        rows_of_all = [row for arm in histories.values() for row in arm.rows()]
+        failed = [row["key"] for row in rows_of_all if options.retry_failed and row["status"] == "failed"]
+        own = of_scores(part.measures) if options.measures else ()
+        completed = [row for row in table.values() if row["status"] == "completed"]
+        lacking = [row["key"] for row in completed if any(row[f"test.{name}"] is None for name in own)]
         unsound = [*missing, *(file for file in damaged if file.key in table)]
-        return cls(retried if options.retry_failed else (), unsound, damaged)
+        return cls([*failed, *lacking], unsound, damaged)
 
     @property
     def keys(self) -> list[str]:
         """The keys of the trials."""
-        return [*self.failed, *dict.fromkeys(file.key for file in self.unsound)]
+        return [*dict.fromkeys([*self.asked, *(file.key for file in self.unsound)])]
 
     def without(self, histories: Mapping[str, ArmHistory]) -> dict[str, ArmHistory]:
         """Return the arms' histories without the confirmations that are trained again."""

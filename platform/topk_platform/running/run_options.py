@@ -27,7 +27,7 @@ HEADINGS = {
     ),
     "Which part of the study": ("searches", "trials", "seeds", "only"),
     "How much at most": ("workers", "max_hours", "max_gpu_hours", "max_trials"),
-    "Care": ("checkpoints", "retry_failed", "networks", "mixed"),
+    "Care": ("checkpoints", "retry_failed", "networks", "measures", "mixed"),
     "Output": ("tune_table",),
 }
 """The options in groups, as the help of the command shows them."""
@@ -66,6 +66,7 @@ class RunOptions(Checked):
             were suggested.
         networks: Also repeat confirmations whose network is missing or damaged. Confirmations without ranks or guesses
             are always repeated.
+        measures: Also repeat confirmations that lack a measure of your own, see ``Study.measures``.
         mixed: Let machines and package versions differ: the results of all of them count, and the table says so.
         tune_table: Show Ray Tune's own table of the trials and their epochs, in place of the progress by arms.
 
@@ -97,6 +98,7 @@ class RunOptions(Checked):
     checkpoints: NonNegative = 30.0
     retry_failed: bool = False
     networks: bool = False
+    measures: bool = False
     mixed: bool = False
     tune_table: bool = False
 

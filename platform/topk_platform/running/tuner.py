@@ -20,6 +20,7 @@ from ray.tune.stopper import Stopper
 
 from topk_platform.data import data_folder
 from topk_platform.errors import ChangedError
+from topk_platform.own_measures import of_scores
 from topk_platform.protocol import StudyProgress
 from topk_platform.running import dispatcher as dispatching
 from topk_platform.running.budget import Budget
@@ -83,6 +84,7 @@ def tune_trials(
         "start_limit": 3600 * study.start_limit,
         "report_seconds": max(_REPORT_SECONDS, cluster.slots / _MESSAGES_A_SECOND),
         "share": study.gpus,
+        "measures": of_scores(study.measures),
     }
     dispatcher = Dispatcher(progress, keep, notify, order, budget, cluster.line)
     try:

@@ -142,5 +142,5 @@ def _checked(trials: Sequence[Trial], order: Mapping[str, Any]) -> Training:
         store, recorded = Store.open(order["store"]), frozenset(order["recorded"])
         keeper = StoreKeeper(store, order["checkpoint_seconds"], recorded=recorded, backbone=backbone_hash)
         keeper.check_seen()
-    limit = order["time_limit"]
-    return (yield from run_trials(trials, keeper, interruptible=False, time_limit=limit))
+    settings = {"time_limit": order["time_limit"], "measures": order["measures"]}
+    return (yield from run_trials(trials, keeper, interruptible=False, **settings))

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from topk_platform.references import is_reference
+
 __all__ = [
     "GROUPS",
     "Measure",
@@ -70,14 +72,15 @@ def measure_of(metric: str) -> Measure | None:
 
 
 def measures_among(metrics: Iterable[str]) -> tuple[str, ...]:
-    """Return the measures among some metrics, each once, in an order that does not depend on the metrics' order.
+    """Return the measures among some metrics, each once: ours in an order of their own, then those of the user's own.
 
     Example:
-        >>> measures_among(["top5", "size95", "autkc10", "autkc5", "size95"])
-        ('autkc5', 'autkc10', 'size95')
+        >>> measures_among(["top5", "size95", "my_lab:cost", "autkc10", "autkc5", "size95"])
+        ('autkc5', 'autkc10', 'size95', 'my_lab:cost')
     """
+    metrics = tuple(metrics)
     names = {measure: metric for metric in metrics if (measure := measure_of(metric)) is not None}
-    return tuple(names[measure] for measure in sorted(names))
+    return (*(names[measure] for measure in sorted(names)), *dict.fromkeys(filter(is_reference, metrics)))
 
 
 def accuracy_names(topk: Sequence[int]) -> tuple[str, ...]:
@@ -130,16 +133,18 @@ def less_is_better(metric: str) -> bool:
         >>> less_is_better("size95"), less_is_better("ece"), less_is_better("average5")
         (True, True, False)
     """
-    return metric.startswith(_LESS)
+    return metric.startswith(_LESS) and not is_reference(metric)
 
 
 def _own_unit(metric: str) -> str:
     """Return the unit of a metric that is not a share of samples; empty for a share."""
+    if is_reference(metric):
+        return "units"
     return next((unit for kind, unit in _UNITS.items() if metric.startswith(kind)), "")
 
 
 def scale_of(metric: str) -> float:
-    """Return the factor by which a metric is shown: 100 for shares, in percent; 1 for numbers of classes and nats."""
+    """Return the factor by which a metric is shown: 100 for shares, in percent; 1 for all others."""
     return 1.0 if _own_unit(metric) else 100.0
 
 
@@ -160,7 +165,7 @@ def digits_of(metric: str) -> int:
         >>> digits_of("top5"), digits_of("size95"), digits_of("nll")
         (1, 2, 3)
     """
-    return {"": 1, "classes": 2, "nats": 3}[_own_unit(metric)]
+    return {"": 1, "classes": 2}.get(_own_unit(metric), 3)
 
 
 def number_text(metric: str, value: float) -> str:

@@ -13,8 +13,9 @@ from types import FunctionType
 from typing import Annotated, Any
 
 from topk_platform.errors import UserError
+from topk_platform.references import is_reference, reference_of
 from topk_platform.specs.arm import Arm
-from topk_platform.specs.checks import check, check_name, first_few
+from topk_platform.specs.checks import check, first_few
 from topk_platform.specs.claims import Claim, Contrast, Published
 from topk_platform.specs.codec import decode, digest, encode
 from topk_platform.specs.fields import Count, Part, Positive, Rule, check_fields, one_of
@@ -54,24 +55,22 @@ class Study:
         threads: Torch threads of a trial; part of a trial's key, because it changes the last bits.
         device: ``"cpu"`` or ``"cuda"``.
         gpus: The part of a GPU that a trial on ``"cuda"`` takes, in (0, 1]. A trial that takes less than a whole GPU
-            shares it with others and gets that part of its memory. It is part of neither an arm's identity nor
-            a trial's key.
+            shares it with others and gets that part of its memory. It is part of no identity and no trial's key.
         accelerator: The only kind of GPU that trials may run on, by Ray's name for it, such as ``"A100"`` or ``"L4"``;
             empty: any kind. Like ``gpus`` it is part of no identity. Each trial's record holds the GPU's model.
         time_limit: Hours that a trial may train in all. A trial that takes longer is ended without a result. None is
-            no limit. It is part of neither an arm's identity nor a trial's key, because it changes no result.
+            no limit. Like ``gpus`` it is part of no identity.
         start_limit: Hours without a sign of life that a trial's process may take until its first epoch has ended: it
-            imports, reads data and compiles. Then it is ended, and the trial is tried again. Like ``time_limit`` it is
-            part of no identity.
+            imports, reads data and compiles. Then it is ended and tried again. It is part of no identity either.
         description: A line for ``topk list``.
         published: Numbers that papers printed for its arms. Tables show them beside ours. They change no result.
         interval: The variation that the tables' intervals cover: ``"crossed"``, seeds and test images, crossed, and the
             search if it was repeated; ``"seeds"``, only the seeds, by Student's t. It changes no result.
-        claims: Findings that its results decide, see ``topk table --claims``. They change no result.
+        claims: Findings that its results decide; see ``topk table --claims``. They change no result.
         measures: Metrics recorded besides the accuracies: ``"autkc5"``, ``"average5"``, ``"size90"``, ``"size95"`` or
             ``"size99"``, with any K in place of 5; ``"ece"``, ``"nll"`` or ``"brier"``; see ``docs/metrics.md``. The
             measures that ``show``, an arm's metric and its recipe's ``keep`` name are added. They are part of every
-            arm's identity.
+            arm's identity; functions of your own, or their references, are part of none.
         equivalence: The difference of accuracies, in points, below which losses count as equivalent. Tables mark a
             difference that is shown to be within it by ≈. With 0 there is no such test. It changes no result.
         reference: The name that commands use for the study if it is not ``name``, such as ``"my_birds:study"``.
@@ -117,14 +116,15 @@ class Study:
 
     @staticmethod
     def remedy_for(value: object) -> str:
-        """Return advice about a value that is not a study, to follow an error's text."""
+        """Return advice about a value that is not a study, to follow an error."""
         if isinstance(value, str):
             return ": import it, such as `from topk_studies import digits`, and call it, digits()"
         return f": call it, {value.__name__}()" if isinstance(value, FunctionType) else ""
 
     def __post_init__(self) -> None:
+        for name in ("measures", "show"):
+            object.__setattr__(self, name, reference_of("measure", getattr(self, name)))
         check_fields(self)
-        check_name("study name", self.name)
         complete(self)
         check_study(self)
 
@@ -161,14 +161,19 @@ class Study:
         return self.accuracies + self.measures
 
     @cached_property
+    def built_in(self) -> tuple[str, ...]:
+        """The measures that are not the user's own functions."""
+        return tuple(metric for metric in self.measures if not is_reference(metric))
+
+    @cached_property
     def selecting(self) -> tuple[str, ...]:
         """The metrics that can select: those of :attr:`tabled` of which more is better."""
-        return tuple(metric for metric in self.tabled if not less_is_better(metric))
+        return tuple(m for m in self.accuracies + self.built_in if not less_is_better(m))
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """The names of all metrics recorded."""
-        return self.tabled + coverage_names(self.measures) + candidate_names(self.targets)
+        """The names of all metrics recorded; those of the user's own functions are not among them."""
+        return self.accuracies + self.built_in + coverage_names(self.measures) + candidate_names(self.targets)
 
     @property
     def size(self) -> int:
@@ -196,7 +201,7 @@ class Study:
         """
         known = self._arm_ids.get(arm.name)
         if known is None or known[0] is not arm:  # another study's, or a changed one
-            what = (self.seed, self.topk_of(arm), self.targets, self.measures, self.threads, self.device)
+            what = (self.seed, self.topk_of(arm), self.targets, self.built_in, self.threads, self.device)
             known = self._arm_ids[arm.name] = arm, digest((*what, arm.searched(1)))
         return known[1]
 
@@ -210,8 +215,7 @@ class Study:
 
     def published_of(self, arm: Arm, metric: str) -> Published | None:
         """Return the published number of an arm by a metric, or None."""
-        numbers = (number for number in self.published if number.metric == metric and number.names(arm))
-        return next(numbers, None)
+        return next((n for n in self.published if n.metric == metric and n.names(arm)), None)
 
     def only(self, patterns: str | Sequence[str]) -> Study:
         """Return the study with the arms whose names match any of the globs.
@@ -268,9 +272,7 @@ class Study:
             arms=tuple(arm.searched(times) for arm in self.arms),
             trials=trials,
             seeds=seeds,
-            changed=tuple(
-                name for name, number in given.items() if number is not None or name in self.changed
-            ),
+            changed=tuple(n for n, number in given.items() if number is not None or n in self.changed),
             plan=self.plan or (self.searches, self.seeds),
         )
 
@@ -293,8 +295,6 @@ class Study:
     def smoke(self) -> Study:
         """Return the study shrunk to seconds: 2 trials, 2 seeds and 2 epochs an arm, under its own name.
 
-        If searches are repeated, each search has 2 trials, and all of them together have at least 2 seeds. Small
-        stand-ins take the place of the large datasets, so that nothing is downloaded; see :func:`smoke_arm`. Published
-        numbers and claims are left out, because such small results say nothing about them.
+        Small stand-ins replace large datasets: nothing is downloaded. Published numbers and claims are left out.
         """
         return smoke_study(self)

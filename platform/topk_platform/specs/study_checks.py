@@ -7,8 +7,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
+from topk_platform.references import is_reference
 from topk_platform.specs.arm import Arm
-from topk_platform.specs.checks import check
+from topk_platform.specs.checks import check, check_name
 from topk_platform.specs.metric_names import accuracy_k, candidate_names, measure_of, measures_among
 from topk_platform.specs.search_rules import OptunaSampler
 
@@ -24,10 +25,11 @@ def complete(study: Study) -> None:
     """Complete a study that is being made: the searches of all arms, the baseline, the metrics shown and measured.
 
     Raises:
-        UserError: if it has no arm or no k, its arms are not searched equally often, the baseline is no arm's loss, or
-            a metric cannot be measured or cannot select.
+        UserError: if its name is unsafe, it has no arm or no k, its arms are not searched equally often, the baseline
+            is no arm's loss, or a metric cannot be measured or cannot select.
     """
     subject = f"study {study.name}:"
+    check_name("study name", study.name)
     check(bool(study.arms), f"{subject} arms must hold at least one arm")
     check(bool(study.topk), f"{subject} topk must hold at least one k, got {study.topk!r}")
     object.__setattr__(study, "topk", tuple(sorted(set(study.topk))))
@@ -46,9 +48,9 @@ def _complete_metrics(study: Study) -> None:
     """Show each arm's selection metric and ``top1`` by default, and measure what is shown, kept or selects."""
     for metric in study.measures:
         check(
-            measure_of(metric) is not None,
-            f"study {study.name}: measures must be names such as 'autkc5', 'average5' or 'size95' (90, 95, 99), or "
-            f"'ece', 'nll' or 'brier', got {metric!r}",
+            measure_of(metric) is not None or is_reference(metric),
+            f"study {study.name}: measures must be names such as 'autkc5', 'average5' or 'size95' (90, 95, 99), 'ece', "
+            f"'nll' or 'brier', or functions of your own, got {metric!r}",
         )
     selected = dict.fromkeys(arm.metric for arm in study.arms)
     selecting = (*selected, *dict.fromkeys(metric for arm in study.arms for metric in arm.recipe.keep))
@@ -59,9 +61,10 @@ def _complete_metrics(study: Study) -> None:
         if metric not in study.tabled:
             raise _not_measured(study, metric)
     for metric in selecting:
+        why = "it is measured on the test split" if is_reference(metric) else "smaller values are better"
         check(
             metric in study.selecting,
-            f"study {study.name}: metric {metric!r} cannot select, because smaller values are better: show it, and "
+            f"study {study.name}: metric {metric!r} cannot select, because {why}: show it, and "
             f"select by one of {list(study.selecting)}",
         )
 
@@ -131,7 +134,7 @@ def _check_claims(study: Study, names: Collection[str]) -> None:
             )
         for contrast in claim.contrasts:
             check(
-                contrast.metric in study.metrics,
+                contrast.metric in (*study.metrics, *study.tabled),
                 f"{subject} claim {claim.name} names metric {contrast.metric!r}, which is not among "
                 f"{list(study.metrics)}",
             )

@@ -207,7 +207,8 @@ class TrialRecord:
 
     ``validation`` holds the metrics of the weights that were kept, by default the last epoch's. ``test`` holds those of
     a confirmed run. Times are POSIX seconds. ``artifacts`` holds the SHA-256 of each file that was stored with the
-    trial, and ``missing`` the reason why a file could not be stored, both by the kind of file.
+    trial, and ``missing`` the reason why a file could not be stored, both by the kind of file. ``own`` holds what
+    the user's own measures gave, see :func:`topk_platform.own_measures.recorded`.
     """
 
     trial: Trial
@@ -222,6 +223,7 @@ class TrialRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
+    own: str = ""
 
     def to_json(self) -> str:
         """Return the record as JSON."""

@@ -19,6 +19,7 @@ from typing import Any
 from mlflow import MlflowClient, entities
 from mlflow.version import VERSION
 
+from topk_platform.own_measures import recorded_values
 from topk_platform.records.files import artifact_name, read_artifact
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.rows import Row
@@ -131,6 +132,7 @@ class Experiment:
         tags = {"arm": row["arm"], _PARENT: self._parent(row["arm_id"], row["arm"])}
         tags |= {f"topk.{name}": str(row[name]) for name in _TAGS}
         tags["topk.group"] = f"{row['arm']} {row['phase']} {row['number']}"
+        tags |= {f"own.{name}": str(value) for name, value in recorded_values(row.get("own")).items()}
         started, ended = (int(1000 * row[name].timestamp()) for name in ("started", "ended"))
         run = self._client.create_run(self._id, started, tags, f"{row['arm']} {number}").info
         metrics = [entities.Metric(*value) for value in values(row, trial.arm.metric, epochs)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
@@ -94,6 +94,7 @@ class Group:
     pace: Pace = field(default_factory=Pace)
     epoch: int = 0  # how many have ended
     kept: int = 0  # the step of the last checkpoint
+    measures: Mapping[str, str] = field(default_factory=dict)  # the user's own, with their code's versions
     started: float = field(default_factory=time.time)
     clock: float = field(default_factory=time.perf_counter)
     validated: float = 0.0
@@ -165,6 +166,7 @@ class Group:
             versions={"python": platform.python_version(), **(environment(trial.device) if there else {})},
             artifacts=member.artifacts,
             missing=member.missing,
+            own=member.own,
         )
 
 

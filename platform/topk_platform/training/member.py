@@ -56,6 +56,7 @@ class Member:
         network: What of a completed confirmation is to be stored.
         artifacts: The SHA-256 of each file that was stored of it, by kind.
         missing: The reason why a file could not be stored, by kind.
+        own: What the user's own measures gave, see :func:`topk_platform.own_measures.recorded`.
     """
 
     trial: Trial
@@ -67,6 +68,7 @@ class Member:
     network: Network | None = None
     artifacts: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    own: str = ""
 
     @property
     def stopped(self) -> bool:

@@ -6,7 +6,7 @@ import math
 import platform
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -20,6 +20,7 @@ from topk_platform.errors import (
     StoreError,
     reason,
 )
+from topk_platform.own_measures import recorded
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.faults import FIRST_SECONDS, Pace, is_out_of_memory, machinery_fault, stored
@@ -42,6 +43,7 @@ def run_trials(
     *,
     interruptible: bool = True,
     time_limit: float = math.inf,
+    measures: Mapping[str, str] | None = None,
 ) -> Training:
     """Train a trial, or several as an ensemble; yield heartbeats, and return the records.
 
@@ -56,6 +58,7 @@ def run_trials(
         interruptible: Whether a ``KeyboardInterrupt`` comes from somebody at the terminal. It is then raised again;
             otherwise it counts as an error of the trials' own code.
         time_limit: Seconds that the trials may train in all. It changes no result.
+        measures: The user's own measures of scores, each with the version of its code.
 
     Returns:
         A generator: ``records = yield from run_trials(trials)``. It yields at least every ten seconds while steps
@@ -67,7 +70,8 @@ def run_trials(
         MissingDataError: if the data are not on this machine.
         FaultError: if the machinery prevents a result: the store, another process on the GPU, or a time limit.
     """
-    group = Group([Member(trial) for trial in trials], keeper, Stopwatch(trials[0].device), Pace(time_limit))
+    members, watch = [Member(trial) for trial in trials], Stopwatch(trials[0].device)
+    group = Group(members, keeper, watch, Pace(time_limit), measures=measures or {})
     try:
         with trial_process(trials[0]):
             learner = yield from _run(group)
@@ -125,7 +129,7 @@ def _run(group: Group) -> Generator[Heartbeat, None, Learner]:
         yield group.heartbeat(FIRST_SECONDS)  # the test set may be much larger than an epoch
     for index, member in enumerate(group.members):
         if member.status is None:
-            _complete(learner, index, member, keeps=group.keeper is not None)
+            _complete(learner, index, member, group.measures, keeps=group.keeper is not None)
     return learner
 
 
@@ -159,7 +163,9 @@ def _end_epoch(group: Group, learner: Learner, trained: Tensor) -> None:
     group.pace.end_epoch()
 
 
-def _complete(learner: Learner, index: int, member: Member, *, keeps: bool) -> None:
+def _complete(
+    learner: Learner, index: int, member: Member, measures: Mapping[str, str], *, keeps: bool
+) -> None:
     """Score the test set once, if the trial confirms; ``keeps`` says whether its network is stored."""
     if member.trial.phase == "confirm":
         weights = {name: kept.weights for name, kept in member.chosen().items()} if member.kept else {}
@@ -170,6 +176,11 @@ def _complete(learner: Learner, index: int, member: Member, *, keeps: bool) -> N
             member.end("diverged", "a score on the test split is not finite")
             return
         member.test = metrics_of_kept({n: learner.scorer.named(v[1:]) for n, v in scored.items()})
+        if measures:
+            tested = {"scores": results[""].logits.cpu(), "labels": results[""].split.labels.cpu()}
+            with torch.no_grad():
+                network = learner.network(index, weights[""])
+                member.own = recorded(measures, {**tested, "network": network})
         if keeps:
             result = results[""]
             guesses, images = result.guesses(member.trial.arm.k), result.split.fingerprint

@@ -51,6 +51,10 @@ def held(shape, classes, head):
     return Held(classes)
 
 
+def wrong(scores, labels):
+    return {"wrong": -(scores.argmax(1) != labels).double().mean(), "images": len(labels)}
+
+
 rate = Float(0.01, 1, log=True)
 noised = {"learning_rate": rate, "epsilon": Float(0.1, 10, log=True)}
 smooth = {"learning_rate": rate, "tau": Float(0.01, 10, log=True)}
@@ -69,7 +73,8 @@ def study(*more):
         recipe=Recipe(epochs=8, batch_size=128),
         protocol=Protocol(TPE(random=2), pruner=Quantile(startup=2)),
     )
-    return Study("small", arms, topk=(1, 3), trials=6, seeds=2, baseline="noised_topk_hinge")
+    budget = {"trials": 6, "seeds": 2}
+    return Study("small", arms, topk=(1, 3), **budget, baseline="noised_topk_hinge", measures=(wrong,))
 
 
 def wider():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,12 @@ from topk_platform.reports.table_data import to_files
 from topk_platform.results.by_class import class_results
 
 PAGE = (Path(__file__).parents[3] / "docs" / "columns.md").read_text()
-PREFIXES = {"param", "validation", "test"}  # with a column for each parameter and metric
+PREFIXES = {
+    "param": "NAME",
+    "own": "NAME",
+    "validation": "METRIC",
+    "test": "METRIC",
+}  # with a column for each
 
 
 def documented(section: str) -> list[str]:
@@ -38,21 +44,19 @@ def folded(columns: list[str]) -> list[str]:
     """Columns with those of one metric or parameter each as one: ``validation.METRIC``."""
     parts = [(name, name.partition(".")) for name in columns]
     names = [
-        f"{prefix}.{'NAME' if prefix == 'param' else 'METRIC'}" if dot and prefix in PREFIXES else name
+        f"{prefix}.{PREFIXES[prefix]}" if dot and prefix in PREFIXES else name
         for name, (prefix, dot, _) in parts
     ]
     return list(dict.fromkeys(names))
 
 
 @pytest.fixture(scope="module")
-def run(
-    tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]
-) -> tuple[Study, Path]:
+def run(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> tuple[Study, Path]:
     """A study of one arm, searched, with a published number, and the folder of its results."""
     loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})
     arm = Arm(Regime("digits", "digits"), Model("linear"), loss, 2, Recipe(1))
     study, store = Study("s", [arm], topk=(1, 2), trials=2, seeds=2), tmp_path_factory.mktemp("runs")
-    train_study(study, store)
+    train_study(study, store, lambda record: replace(record, own='{"m:f": {"values": {"f": 1.0}}}'))
     ledger = Ledger.open(Store.open(store), "s")
     write_snapshot(ledger, {row["key"] for row in ledger.rows()})
     return study, store

@@ -33,6 +33,7 @@ ORDER = {
     "start_limit": 600.0,
     "report_seconds": 0.0,
     "share": 1.0,
+    "measures": {},
     "pause": 0.0,
 }
 

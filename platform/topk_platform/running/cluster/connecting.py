@@ -17,6 +17,7 @@ import ray
 from ray.exceptions import RayError
 
 from topk_platform.errors import ClusterError, reason
+from topk_platform.references import is_reference
 from topk_platform.running.cluster.capacity import cluster_size, slots
 from topk_platform.running.cluster.driver_process import (
     RAYS,
@@ -142,7 +143,9 @@ def _shipped(study: Study) -> list[Path]:
     Packages installed with pip, such as torchvision for ``torchvision.models:resnet18``, must be installed on the
     cluster.
     """
-    theirs = files_of(name for arm in study.arms for name in references(arm))
+    theirs = files_of(
+        [*filter(is_reference, study.measures), *(n for arm in study.arms for n in references(arm))]
+    )
     names = {"topk_losses", "topk_platform", *(name.partition(".")[0] for name in theirs)}
     specs = [spec for spec in map(importlib.util.find_spec, sorted(names)) if spec is not None]
     return [

@@ -24,6 +24,7 @@ from topk_platform.errors import MissingDataError, UserError
 from topk_platform.identity import Identity
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
+from topk_platform.own_measures import of_scores
 from topk_platform.protocol.suggest import check_sampler
 from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import Draws
@@ -76,6 +77,7 @@ def check_study(
     """
     forget_datasets()
     _check_names(study)
+    of_scores(study.measures)
     if downloads:
         for regime in {images_of(arm.regime): arm.regime for arm in study.arms}.values():
             download(regime)
