@@ -39,6 +39,50 @@ def test_derivatives_in_both_modes(name):
         torch.testing.assert_close(torch.func.hessian(total)(scores()), expected)
 
 
+OF_ANY_SHAPE = [name for name in OPERATORS if name not in ("noised_topk", "drawn")]
+
+
+@pytest.mark.parametrize("name", OF_ANY_SHAPE)
+def test_leading_dimensions_precisions_and_vmap(name):
+    function, models = OPERATORS[name], torch.stack([scores(), scores() + 1])
+    each = torch.stack([function(model) for model in models])
+    torch.testing.assert_close(function(models), each)
+    torch.testing.assert_close(function(scores()[0]), each[0, 0])
+    torch.testing.assert_close(torch.func.vmap(function)(models), each)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        rounded = scores().to(dtype)
+        result = function(rounded)
+        assert result.dtype == torch.float32
+        torch.testing.assert_close(result.double(), function(rounded.double()), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", OF_ANY_SHAPE)
+def test_masked_classes_count_for_nothing_and_an_invalid_row_is_nan_alone(name):
+    function, expected = OPERATORS[name], OPERATORS[name](scores())
+    result = function(torch.cat([scores(), torch.full((3, 2), -torch.inf)], 1))
+    if expected.ndim == 2:
+        assert (result[:, 7:] == 0).all()
+        result = result[:, :7]
+    torch.testing.assert_close(result, expected)
+    for special in (torch.nan, torch.inf) if name in SHAPES else (torch.nan,):
+        leaf = scores().index_put((torch.tensor(1), torch.tensor(2)), torch.tensor(special).double())
+        value = function(leaf.requires_grad_())
+        assert value[1].isnan().any()
+        torch.testing.assert_close(value[::2], expected[::2])
+        assert torch.autograd.grad(value[::2].sum(), leaf)[0][::2].isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["lapsum_topk", "logistic", "inclusion_probabilities"])
+def test_operators_compile_to_one_graph(name):
+    torch._dynamo.reset()
+    compiled = torch.compile(OPERATORS[name], fullgraph=True, backend="aot_eager")
+    leaves = [scores().requires_grad_() for _ in range(2)]
+    values = [f(leaf) for f, leaf in zip((compiled, OPERATORS[name]), leaves, strict=True)]
+    torch.testing.assert_close(*values)
+    slopes = [torch.autograd.grad(v.square().sum(), leaf)[0] for v, leaf in zip(values, leaves, strict=True)]
+    torch.testing.assert_close(*slopes)
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_default_device_changes_nothing(name):
     leaf, function = scores().requires_grad_(), OPERATORS[name]

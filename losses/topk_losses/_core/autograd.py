@@ -176,10 +176,9 @@ def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         slopes = _Gradient.apply(ctx.rule, ctx.numbers, gradient, scores, labels, *tensors)
     else:
         slopes = _slopes(ctx.rule, ctx.numbers, gradient, scores, labels, tensors)
-    by_input = (
-        slope if number is None else None for slope, number in zip(slopes[1:], ctx.numbers, strict=True)
-    )
-    return slopes[0], None, *by_input
+    by_score, *by_input = slopes
+    wanted = [number is None for number in ctx.numbers]
+    return by_score, None, *[slope if w else None for slope, w in zip(by_input, wanted, strict=True)]
 
 
 class _Gradient(torch.autograd.Function):
@@ -265,8 +264,8 @@ def _scaled(gradient: Tensor, slopes: Sequence[Tensor | None]) -> tuple[Tensor |
 
 def _separated(inputs: Sequence[Any]) -> tuple[tuple[float | None, ...], list[Tensor]]:
     """The inputs that are numbers, with None in the place of tensors; and the tensors."""
-    numbers = tuple(None if isinstance(one, Tensor) else one for one in inputs)
-    return numbers, [one for one in inputs if isinstance(one, Tensor)]
+    tensors = [value for value in inputs if isinstance(value, Tensor)]
+    return tuple([None if isinstance(value, Tensor) else value for value in inputs]), tensors
 
 
 def _joined(
@@ -275,8 +274,7 @@ def _joined(
     """The inputs in their order, and what the rule kept."""
     waiting = iter(tensors)
     inputs = [next(waiting) if number is None else number for number in numbers]
-    kept = tuple(waiting)
-    return inputs, kept if rule.keeps is None else rule.keeps(*kept)
+    return inputs, tuple(waiting) if rule.keeps is None else rule.keeps(*waiting)
 
 
 def _merged(models: int, dims: Sequence[int | None], values: Sequence[Any]) -> list[Any]:

@@ -8,7 +8,6 @@ refuses.
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -49,7 +48,8 @@ class OnFirstUse:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(sys.modules.get(self._module) or importlib.import_module(self._module), name)
+        value = self.__dict__[name] = getattr(importlib.import_module(self._module), name)
+        return value
 
 
 class BackendChoice(NamedTuple):

@@ -38,11 +38,12 @@ SOFT_SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
 MAY_BE_0 = ("clip", "power")
 FINITE = (-sys.float_info.max, sys.float_info.max)
 REDUCTIONS = ("mean", "sum", "none")
+PLAIN = (Tensor, torch.nn.Parameter)  # not fake, sparse, or distributed over processes
 
 
 def has_values(tensor: Tensor) -> bool:
     """Whether a tensor has values at all: those on ``meta`` and fake tensors have a shape alone."""
-    return not tensor.is_meta and type(tensor) in (Tensor, torch.nn.Parameter)
+    return not tensor.is_meta and type(tensor) in PLAIN
 
 
 def values_are_readable(tensor: Tensor) -> bool:
@@ -53,23 +54,25 @@ def values_are_readable(tensor: Tensor) -> bool:
     return (
         tensor.is_cpu
         and not torch.compiler.is_compiling()
-        and has_values(tensor)
+        and type(tensor) in PLAIN
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
 
 
 def all_within(values: Tensor, least: float, most: float) -> bool:
     """Whether values can be read and are all in ``[least, most]``; False if one is NaN, or if there are none."""
-    if not (values_are_readable(values) and values.numel()):
+    if not values_are_readable(values) or values.numel() == 0:
         return False
+    if values.ndim == 0:
+        return least <= values.item() <= most
+    if most == math.inf:  # one bound takes less time than both
+        return bool(values.detach().min().item() >= least)
     lowest, highest = bounds_of(values)
     return least <= lowest and highest <= most
 
 
 def bounds_of(values: Tensor) -> tuple[float, float]:
     """The least and the largest of some values; NaN if one is NaN."""
-    if values.ndim == 0:
-        return values.item(), values.item()
     least, most = torch.aminmax(values.detach() if values.requires_grad else values)
     return least.item(), most.item()
 

@@ -41,7 +41,7 @@ def is_there() -> bool:
 
 def refusal(scores: Tensor, dtypes: Sequence[torch.dtype] = DTYPES) -> str | None:
     """Why no kernel takes these scores: kernels need strided CPU tensors, in eager mode, outside ``torch.func``."""
-    if scores.device.type != "cpu":
+    if not scores.is_cpu:
         return "the scores are not on the CPU"
     if scores.dtype not in dtypes:
         return f"the kernels do not take {scores.dtype}"

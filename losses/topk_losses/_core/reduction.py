@@ -130,7 +130,7 @@ def reduce_loss(
         how: Weights, ignored labels and the reduction.
         soft: Whether the loss takes soft targets.
         complete: Whether the loss handles scores of any precision, ignored labels (loss 0) and masked targets (loss
-            +inf) itself. Kernels do this in passing, which saves launching further kernels.
+            +inf) itself, and returns the losses ``(M,)``. Kernels do this in passing, which saves launching others.
         direct: The same loss by torch's kernels, where there is such a form. It is several times as fast, and used
             where its value can be read and is finite, so that no target is masked.
 
@@ -204,6 +204,8 @@ def _of_labels(
     ignored = None if none_ignored or needless else labels == how.ignore_index
     if complete:
         losses = losses_of(rows, labels)
+        if how.weight is not None:
+            labels, ignored = labels.squeeze(1), None if ignored is None else ignored.squeeze(1)
     else:
         if ignored is not None:
             rows, labels = _without_empty(rows, ignored), labels.masked_fill(ignored, 0)

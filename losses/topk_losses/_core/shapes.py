@@ -32,6 +32,7 @@ __all__ = [
 
 FEW_CLASSES = 16  # float32 values in the widest vector register
 MANY_ROWS = 128  # with fewer rows, transposing costs as much as it gains
+AS_IT_IS = nullcontext()
 
 
 def computing(scores: Tensor) -> Tensor:
@@ -44,7 +45,7 @@ def full_precision(scores: Tensor) -> AbstractContextManager[object]:
     device = "cpu" if scores.is_cpu else scores.device.type  # its type takes as long as a small kernel
     if device != "meta" and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
-    return nullcontext()
+    return AS_IT_IS
 
 
 def per_label(values: float | Tensor, labels: Tensor, scores: Tensor) -> float | Tensor:
@@ -82,8 +83,8 @@ def softmax(rows: Tensor) -> Tensor:
 def few_classes(rows: Tensor) -> bool:
     """Whether to transpose: few classes do not fill a vector register, many rows do, which is 3 to 6 times as fast."""
     return (
-        rows.is_cpu
-        and rows.shape[1] < FEW_CLASSES
+        rows.shape[1] < FEW_CLASSES
+        and rows.is_cpu
         and not torch.compiler.is_compiling()  # a graph is for any number of rows
         and rows.shape[0] >= MANY_ROWS
     )

@@ -52,8 +52,8 @@ def refusal(scores: Tensor, target: Tensor, asked: bool = False) -> str | None:
 
     If the user asks for Triton by name, its interpreter (``TRITON_INTERPRET=1``) runs the kernels on the CPU, slowly.
     """
-    interpreted = asked and os.environ.get("TRITON_INTERPRET") == "1" and scores.device.type == "cpu"
-    if scores.device.type != "cuda" and not interpreted:
+    interpreted = asked and os.environ.get("TRITON_INTERPRET") == "1" and scores.is_cpu
+    if not (scores.is_cuda or interpreted):
         return "the scores are not on a CUDA device"
     rules = (
         (scores.dtype in DTYPES, f"the kernels do not take {scores.dtype}"),

@@ -53,9 +53,9 @@ class NumbaSmoothSVM(CompleteSmoothSVM):
         losses = scores.new_empty(rows)
         most = KERNELS.most_taken(classes, self.k)
         kept = scores.new_empty(rows, KERNELS.HEADER + self.k + 2 * most)
-        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.numbers(margin)
+        arrays = numba.array(scores), numba.array(labels), numba.numbers(margin)
         numbers = (self.ignore_index, self.k, float(self.tau), with_gradient)
-        outputs = losses.numpy(), kept.numpy(), kept.view(torch.int32).numpy()
+        outputs = losses.numpy(), kept.numpy()
 
         def part(first: int, last: int) -> None:
             buffers = KERNELS.buffers_for(classes, self.k)
@@ -68,8 +68,7 @@ class NumbaSmoothSVM(CompleteSmoothSVM):
         """The gradient from what the forward pass kept; the scores are read once more."""
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
         by_margin = scores.new_empty(len(scores))
-        numbers = numba.array(kept.numbers), numba.array(kept.numbers.view(torch.int32))
-        arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(gradient), *numbers
+        arrays = [numba.array(tensor) for tensor in (scores, labels, gradient, kept.numbers)]
         outputs = by_score.numpy(), by_margin.numpy()
 
         def part(first: int, last: int) -> None:

@@ -150,7 +150,6 @@ def smooth_forward(
     slope: bool,
     losses: Floats,
     kept: Floats,
-    whole: Keys,
     floats: Floats,
     doubles: Doubles,
     first: int,
@@ -160,7 +159,7 @@ def smooth_forward(
 
     Args:
         scores: ``(N, L)``.
-        labels: ``(N,)``.
+        labels: ``(N, 1)``.
         margins: ``(N,)``, or ``(1,)`` for all rows.
         ignored: The label whose loss is 0.
         k: K.
@@ -169,18 +168,18 @@ def smooth_forward(
         losses: ``(N,)``, written; +inf for a masked target.
         kept: ``(N, HEADER + K + 2 M)``, written: sigmoid, reference, r and the number of values taken out as integers,
             r coefficients of a polynomial, and the classes (as integers) and slopes of the values taken out.
-        whole: The memory of ``kept`` as integers.
         floats: A buffer from ``buffers_for``.
         doubles: The same.
         first: The first row.
         last: The row after the last.
     """
     scale = 1 / (k * tau)
+    whole = kept.view(np.int32)
     buffers = parts_of(floats, doubles, scores.shape[1], k)
     for i in range(first, last):
         losses[i] = kept[i, 0] = 0
         whole[i, 2] = whole[i, 3] = 0
-        label = labels[i]
+        label = labels[i, 0]
         if label == ignored:
             continue
         if scores[i, label] == -INFINITE:
@@ -237,7 +236,6 @@ def smooth_backward(
     labels: Integers,
     gradients: Floats,
     kept: Floats,
-    whole: Keys,
     k: int,
     tau: float,
     by_scores: Floats,
@@ -250,10 +248,9 @@ def smooth_backward(
 
     Args:
         scores: ``(N, L)``.
-        labels: ``(N,)``.
+        labels: ``(N, 1)``.
         gradients: Gradients of the losses ``(N,)``, or ``(1,)`` for all rows.
         kept: What the forward pass kept.
-        whole: The memory of ``kept`` as integers.
         k: K.
         tau: τ.
         by_scores: ``(N, L)``, written.
@@ -263,6 +260,7 @@ def smooth_backward(
         last: The row after the last.
     """
     scale = np.float32(LOG2E / (k * tau))
+    whole = kept.view(np.int32)
     buffers, coefficients = floats[:SUMMED], floats[SUMMED:]
     places = HEADER + k
     slopes = places + most_taken(scores.shape[1], k)
@@ -281,5 +279,5 @@ def smooth_backward(
         if factor != 0:
             for j in range(whole[i, 3]):
                 by_scores[i, whole[i, places + j]] = kept[i, slopes + j] * factor
-            by_scores[i, labels[i]] = factor
+            by_scores[i, labels[i, 0]] = factor
             drop_subnormal(by_scores[i])

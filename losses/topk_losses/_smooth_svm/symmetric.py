@@ -21,6 +21,7 @@ polynomials of all values and p_i the sums over the values not split off.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -170,6 +171,7 @@ def in_units_of_one(polynomials: list[Tensor], factor: Tensor) -> Tensor:
     return torch.stack(polynomials).clamp(min=0) * torch.cat([torch.ones_like(unit[:1]), unit])
 
 
+@functools.lru_cache(64)
 def log_subsets(count: int, k: int) -> float:
     """The logarithm of the number of k-subsets, which bounds log σ_k in units of its largest product."""
     return math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)

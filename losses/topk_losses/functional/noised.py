@@ -183,8 +183,8 @@ def _noised_hinge(
     seeds = seeds_of(generator, scores.device)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        margins = per_label(margin, labels.squeeze(1), rows)
-        return losses_by(rule, rows, labels, margins, seeds).unsqueeze(1)
+        margins = per_label(margin, labels.squeeze(1), rows) if isinstance(margin, Tensor) else margin
+        return losses_by(rule, rows, labels, margins, seeds)
 
     return reduce_loss(losses, scores, target, how, complete=True)
 

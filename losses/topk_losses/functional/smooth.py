@@ -86,7 +86,8 @@ def smooth_topk_svm(
         if in_logarithms:
             return by_recursion(rows, labels, margins, k, tau)
         margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
-        return losses_by(rule, rows, labels, margins).unsqueeze(1)
+        own = losses_by(rule, rows, labels, margins)
+        return own if rule.complete else own.unsqueeze(1)
 
     return reduce_loss(losses, scores, target, how, soft=False, complete=rule.complete)
 

@@ -38,18 +38,6 @@ def test_a_backend_that_is_not_installed_is_refused(name, monkeypatch):
         pass
 
 
-@needs_numba
-def test_contexts_nest_and_are_left_as_they_were_found():
-    with use_backend("torch"):
-        with use_backend("numba"):
-            assert gate.wanted() == "numba"
-            with use_backend("auto"):
-                assert gate.wanted() == "auto"
-            assert gate.wanted() == "numba"
-        assert gate.wanted() == "torch"
-    assert gate.wanted() == "auto"
-
-
 def test_an_error_leaves_the_context_too():
     with pytest.raises(ZeroDivisionError), use_backend("torch"):
         raise ZeroDivisionError
@@ -146,13 +134,6 @@ def test_one_choice_for_each_operation_in_their_order():
         lambda: functional.topk_hinge(scores, target, 3) + functional.smooth_topk_svm(scores, target, k=3)
     )
     assert [choice.operation for choice in both] == ["largest", "smooth_topk_svm"]
-
-
-def test_the_call_that_is_explained_is_made():
-    scores, target = batch()
-    made = []
-    explain_backend(lambda *inputs, k: made.append(functional.topk_hinge(*inputs, k)), scores, target, k=3)
-    assert made == [functional.topk_hinge(scores, target, 3)]
 
 
 @needs_numba

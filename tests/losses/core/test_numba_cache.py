@@ -145,23 +145,18 @@ def test_a_temporary_folder_is_made_for_the_user_alone(folders):
     assert numba_cache._private_folder() == folders["temporary"]
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-def test_a_temporary_folder_that_is_open_to_others_is_not_used(mode, folders):
-    folders["temporary"].mkdir()
-    folders["temporary"].chmod(mode)
-    assert numba_cache._private_folder() is None
-
-
-def test_a_temporary_folder_of_somebody_else_is_not_used(folders, monkeypatch):
-    somebody = os.getuid() + 1
-    folders["temporary"].with_name(f"topk_losses-{somebody}").mkdir(mode=0o700)
-    monkeypatch.setattr(os, "getuid", lambda: somebody)
-    assert numba_cache._private_folder() is None
-
-
-def test_a_link_in_the_place_of_a_temporary_folder_is_not_followed(folders, tmp_path):
-    (tmp_path / "elsewhere").mkdir(mode=0o700)
-    folders["temporary"].symlink_to(tmp_path / "elsewhere")
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701, "of somebody else", "a link"])
+def test_a_temporary_folder_of_or_for_others_is_not_used(mode, folders, tmp_path, monkeypatch):
+    if mode == "a link":
+        (tmp_path / "other").mkdir(mode=0o700)
+        folders["temporary"].symlink_to(tmp_path / "other")
+    elif mode == "of somebody else":
+        somebody = os.getuid() + 1
+        folders["temporary"].with_name(f"topk_losses-{somebody}").mkdir(mode=0o700)
+        monkeypatch.setattr(os, "getuid", lambda: somebody)
+    else:
+        folders["temporary"].mkdir()
+        folders["temporary"].chmod(mode)
     assert numba_cache._private_folder() is None
 
 

@@ -4,12 +4,9 @@ By torch alone, and by Numba's kernels if it is there, which have a test file of
 """
 
 import functools
-import math
 
-import numpy as np
 import pytest
 import torch
-from scipy import integrate, stats
 
 from topk_losses import use_backend
 from topk_losses._core import numba
@@ -25,31 +22,6 @@ def path(request):
         pytest.skip("needs Numba")
     with use_backend(request.param):
         yield request.param
-
-
-def fewer_than(row, k, epsilon, t):
-    """``P(at most k - 1 of N(s_i, ε²) exceed t)``, class after class."""
-    exceed = stats.norm.sf((t - row) / epsilon)
-    certain = int((exceed > 1 - 1e-17).sum())
-    if certain >= k:
-        return 0.0
-    table = np.zeros(k - certain)
-    table[0] = 1
-    for p in exceed[(exceed > 1e-18) & (exceed <= 1 - 1e-17)]:
-        table[1:] = (1 - p) * table[1:] + p * table[:-1]
-        table[0] *= 1 - p
-    return table.sum()
-
-
-def adaptive(row, k, epsilon):
-    """The expectation by scipy's adaptive quadrature of the tail's probability."""
-    centre = np.sort(row)[-k]
-    low, high = centre - 9 * epsilon, centre + 9 * epsilon
-    inner = np.linspace(low, high, 25)[1:-1]
-    area = integrate.quad(
-        lambda t: fewer_than(row, k, epsilon, t), low, high, points=inner, epsabs=1e-8 * epsilon, limit=300
-    )[0]
-    return high - area
 
 
 def value_and_gradient(row, k, epsilon):
@@ -85,43 +57,6 @@ def assert_promised(row, k, rounding):
         value, gradient = value_and_gradient(row.to(dtype), k, 1.0)
         torch.testing.assert_close(value.double(), exact, rtol=0, atol=error + further)
         torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=error)
-
-
-@pytest.mark.parametrize(
-    ("spread", "epsilon"),
-    [
-        pytest.param(0.0, 0.2, marks=pytest.mark.slow),
-        (0.5, 1e-3),
-        pytest.param(0.5, 10.0, marks=pytest.mark.slow),
-        (5.0, 0.2),
-    ],
-)
-@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.slow), 6])
-def test_adaptive_quadrature_agrees(k, spread, epsilon):
-    row = epsilon * some_row(spread)
-    value, gradient = value_and_gradient(row, k, epsilon)
-    exact, share = by_adaptive_quadrature(k, spread, epsilon)
-    assert value.item() == pytest.approx(exact, abs=1e-6 * min(1, epsilon))
-    assert gradient[row.argmax()].item() == pytest.approx(share, abs=1e-6)
-
-
-@functools.cache
-def by_adaptive_quadrature(k, spread, epsilon):
-    """The value and the gradient's entry of the best class, P(X_i is the k-th largest), once for both paths."""
-    row = epsilon * some_row(spread)
-    column = row.argmax()
-    others = np.delete(row.numpy(), column)
-
-    def integrand(t):
-        density = stats.norm.pdf(t, row[column].item(), epsilon)
-        return density * (
-            fewer_than(others, k, epsilon, t) - (fewer_than(others, k - 1, epsilon, t) if k > 1 else 0)
-        )
-
-    points = row[column].item() + epsilon * np.linspace(-8, 8, 17)[1:-1]
-    span = (row[column].item() - 8 * epsilon, row[column].item() + 8 * epsilon)
-    share = integrate.quad(integrand, *span, points=points, epsabs=1e-9, limit=300)[0]
-    return adaptive(row.numpy(), k, epsilon), share
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.3, 3.0, 30.0])
@@ -177,37 +112,3 @@ def test_float32_is_the_float64_expectation(spread, rounding):
     rounded = rounding(exact - rows.amax(1), exact)
     assert ((value.double() - exact).abs() <= 0.2 * 1e-6 + rounded).all()
     torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=5e-7)
-
-
-def test_second_derivative():
-    scores = torch.randn(1, 70, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    leaf = scores.requires_grad_()
-    assert torch.autograd.gradcheck(lambda s: expected_topk(s, 3, 0.5), leaf, fast_mode=True)
-    assert torch.autograd.gradgradcheck(lambda s: expected_topk(s, 3, 0.5), leaf, fast_mode=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("spread", [0.1, 1.0, 10.0])
-def test_adaptive_quadrature_agrees_on_20000_classes(spread):
-    row = some_row(spread, 20_000)
-    assert expected_topk(row, 6, 1.0).item() == pytest.approx(adaptive(row.numpy(), 6, 1.0), abs=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("spread", [0.1, 1.0, 5.0])
-def test_ten_million_draws(spread):
-    """Value within four standard errors (one seed in 16,000 fails), the 64 probabilities within five of theirs."""
-    row, k, draws, generator = some_row(spread, 64), 6, 10**7, torch.Generator().manual_seed(0)
-    total, square, counts = 0.0, 0.0, torch.zeros(64, dtype=torch.int64)
-    value, gradient = value_and_gradient(row, k, 1.0)
-    for _ in range(100):
-        noise = torch.randn(draws // 100, 64, generator=generator)
-        top = (row + noise).topk(k)
-        values = top.values[:, -1] - value
-        total += values.sum().item()
-        square += values.square().sum().item()
-        counts += torch.bincount(top.indices[:, -1], minlength=64)
-    mean = total / draws
-    assert abs(mean) < 4 * math.sqrt((square / draws - mean**2) / draws)
-    deviation = (gradient * (1 - gradient) / draws).sqrt()
-    assert ((counts / draws - gradient).abs() <= 5 * deviation + 2 / draws).all()

@@ -157,23 +157,6 @@ def test_without_gradients(pair, batch):
     assert torch.equal(pair[0](scores.detach(), target), expected)
 
 
-def test_torch_func_goes_the_way_of_plain_torch(batch, device):
-    scores, target = batch(4, 7)
-
-    def loss(s, y):
-        return functional.smooth_topk_svm(s[None], y[None], 3, 0.7)
-
-    by_sample = torch.func.vmap(torch.func.grad(loss))(scores, target)
-    leaf = scores.clone().requires_grad_()
-    functional.smooth_topk_svm(leaf, target, 3, 0.7, reduction="sum").backward()
-    torch.testing.assert_close(by_sample, leaf.grad, rtol=1e-5, atol=1e-6)
-    by_batch = torch.func.grad(lambda s: functional.noised_topk_hinge(s, target, 3, 0.5, 4))(scores)
-    assert by_batch.sum(1).abs().max() < 1e-6
-    margins = torch.ones(7, device=device)
-    by_margin = torch.func.grad(lambda m: functional.smooth_topk_svm(scores, target, 3, 0.7, m))(margins)
-    assert 0 < by_margin.sum() < 1
-
-
 def test_what_is_left_to_torch(batch, device, monkeypatch):
     scores, target = batch(3, 7)
 

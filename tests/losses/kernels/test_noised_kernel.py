@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from topk_losses import functional
-from topk_losses._noised.cuda import MOST_DRAWS, MOST_K, TritonNoisedHinge, refusal
-from topk_losses.operators import expected_topk, noised_topk
+from topk_losses._noised.cuda import TritonNoisedHinge
 
 TRAINED, INITIAL = (3.0, 0.2), (0.1, 0.2)  # the scores' spread, ε
 
@@ -173,41 +172,6 @@ def test_the_noise_is_normal_and_independent(draws, generator):
     assert correlation.abs().max() < 5.5 / math.sqrt(by_row.shape[1])  # 2016 pairs
 
 
-@pytest.mark.slow
-def test_single_draws_are_distributed_as_the_operators(noised, generator, device):
-    """Kolmogorov-Smirnov of 200 draws against 20,000 of torch's operator: wrong alarms one in a million."""
-    scores = torch.tensor([1.0, 0.9, 0.7, 0.7, 0.2, -1.0, -5.0, -torch.inf])
-    target = torch.full((200,), 6, device=device)
-    losses = noised(
-        scores.to(device).repeat(200, 1), target, 2, 0.3, 1, generator=generator(0), reduction="none"
-    )
-    ours = (losses.cpu().double() - 6).sort().values  # the loss is 1 + top + 5
-    theirs = noised_topk(
-        scores.double().repeat(20_000, 1), 3, 0.3, 1, generator=torch.Generator().manual_seed(0)
-    )
-    grid = torch.cat([ours, theirs]).sort().values
-    gap = torch.searchsorted(ours, grid, right=True) / 200
-    gap = gap - torch.searchsorted(theirs.sort().values, grid, right=True) / 20_000
-    assert gap.abs().max() < math.sqrt(math.log(2e6) / 2 * (1 / 200 + 1 / 20_000))
-
-
-@pytest.mark.slow
-def test_many_draws_tend_to_the_exact_expectation(noised, generator, device):
-    """3,072 draws: values within 5 standard errors, chosen classes by chi-squared (7 degrees: 1e-6 at 42.6)."""
-    scores = torch.tensor([1.0, 0.9, 0.7, 0.7, 0.4, 0.2, 0.1, -0.2, -9.0])
-    leaf = scores.double().requires_grad_()
-    value = expected_topk(leaf, 3, 0.3)
-    (chances,) = torch.autograd.grad(value, leaf)
-    rows, target = scores.to(device).repeat(24, 1), torch.full((24,), 8, device=device)
-    losses, gradient = results(noised, rows, target, 2, 0.3, 128, generator=generator(0))
-    means = losses.cpu().double() - 10
-    assert abs(means.mean() - value) < 5 * means.std() / math.sqrt(24)
-    observed = gradient[:, :8].cpu().double().sum(0) * 128
-    assert observed.sum() == pytest.approx(3072)
-    wanted = 3072 * chances[:8]
-    assert ((observed - wanted).square() / wanted).sum() < 42.6
-
-
 def test_second_derivatives(noised, batch, generator):
     """The draws being made, the loss is linear where it is not 0; its square is not."""
     scores, target = batch(3, 40, 1.0)
@@ -249,13 +213,3 @@ def test_each_of_several_generators_draws_as_if_alone(noised, batch, generator):
     assert torch.equal(together, alone)
     slopes = [torch.autograd.grad(value.sum(), scores)[0] for value in (together, alone)]
     assert torch.equal(*slopes)
-
-
-def test_what_the_kernels_leave_to_torch(device, batch):
-    scores, target = batch(2, 60)
-    assert refusal(scores, target, MOST_K, MOST_DRAWS, asked=True) is None
-    too_much = f"samples are above {MOST_DRAWS}, or k is above {MOST_K}"
-    assert refusal(scores, target, MOST_K + 1, 10, asked=True) == too_much
-    assert refusal(scores, target, 5, MOST_DRAWS + 1, asked=True) == too_much
-    exact = functional.noised_topk_hinge(scores, target, 5, samples=None)
-    assert exact == functional.noised_topk_hinge(scores, target, 5, samples=None)

@@ -88,26 +88,6 @@ def test_odd_rows():
     assert noised_topk(leaf.detach()[4:5], 3, 0.2, 10).isfinite().all()
 
 
-@pytest.mark.slow
-def test_derivatives_of_higher_order_and_several_at_once():
-    scores, target = batch(dtype=torch.float64)
-
-    def losses(s):
-        return noised_topk_hinge(s, target, 3, 0.2, 5, generator=generator(), reduction="none")
-
-    leaf = scores.requires_grad_()
-    assert torch.autograd.gradcheck(losses, (leaf,), eps=1e-9, atol=1e-5)
-    value = losses(leaf)
-    each = torch.eye(len(value), dtype=torch.float64)
-    together = torch.autograd.grad(value, leaf, each, is_grads_batched=True, retain_graph=True)[0]
-    alone = torch.stack([torch.autograd.grad(value, leaf, one, retain_graph=True)[0] for one in each])
-    torch.testing.assert_close(together, alone)
-    outer = torch.ones_like(value).requires_grad_()
-    (slope,) = torch.autograd.grad(value, leaf, outer, create_graph=True)
-    (mixed,) = torch.autograd.grad(slope.square().sum(), outer)
-    torch.testing.assert_close(mixed, 2 * alone.sum(0).square().sum(1))
-
-
 @pytest.mark.parametrize("classes", [20, 70, 300])  # whole rows, and rows with thinned bins
 @pytest.mark.parametrize("spread", [0.05, 0.5, 3.0])
 def test_many_draws_of_a_row_are_distributed_as_they_should(classes, spread):
@@ -141,32 +121,6 @@ def test_with_next_to_no_noise_it_is_the_kth_largest(classes, data, rows, spread
     draws = noised_draws(scores.masked_fill(masked, -torch.inf), k, 1e-9, 3, generator=generator(seed))
     assert torch.equal(draws.classes, scores.topk(k).indices[:, -1:].expand(-1, 3))
     assert draws.noise.abs().max() < 1e-7
-
-
-def test_what_the_kernel_takes(monkeypatch):
-    """Who draws: rows on the CPU in eager mode, in any precision, for ranks that are not too high."""
-    calls = []
-    draw = cpu.draw
-    monkeypatch.setattr(cpu, "draw", lambda *inputs: calls.append(1) or draw(*inputs))
-    scores, target = batch()
-
-    def taken(*arguments, **keywords):
-        calls.clear()
-        noised_topk_hinge(*arguments, **keywords)
-        return bool(calls)
-
-    assert taken(scores, target, 3)
-    assert taken(scores.double(), target, 3)
-    assert taken(scores.t().contiguous().t(), target, 3)
-    assert taken(scores.bfloat16(), target, 3)
-    assert not taken(scores, target, cpu.MOST_K)
-    assert not taken(scores, target, 3, epsilon=0.0)
-    assert not taken(scores, target, 3, samples=None)
-    assert not taken(scores, target, 3, noise=torch.zeros(2, *scores.shape))
-    calls.clear()
-    torch.func.grad(lambda s: noised_topk_hinge(s, target, 3))(scores)
-    torch.compile(lambda s: noised_topk_hinge(s, target, 3), backend="eager")(scores)
-    assert not calls
 
 
 def test_without_numba_torch_draws(plain_torch, monkeypatch):

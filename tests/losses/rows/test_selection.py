@@ -163,26 +163,3 @@ def test_smooth_hinge_of_any_width(gamma, k):
         scale = 1e-6 * max(1.0, spread) / min(gamma, 1)
         torch.testing.assert_close(result[0][1], result[1][1], rtol=0, atol=scale)
         torch.testing.assert_close(result[0][2], result[1][2], rtol=0, atol=16 * scale)
-
-
-def test_what_is_left_to_torch():
-    rows, _ = normal(3, 400)
-    fast, wide = "torch is as fast for so few classes", "the kernels do not take torch.float64"
-    assert selection.refusal(rows, 1) is selection.refusal(rows[:, :100], 2) is None
-    assert selection.refusal(rows[:, :100], 1) == selection.refusal(rows[:, :20], 2) == fast
-    assert exponentials.refusal(rows) is None
-    assert exponentials.refusal(rows[:, :100]) == fast
-    assert selection.refusal(rows[:, :20], 2, asked=True) is None
-    assert exponentials.refusal(rows[:, :20], asked=True) is None
-    rows = rows[:, :100]
-    assert selection.refusal(rows, 50) is None
-    assert selection.refusal(rows, 51) == f"k is above {MOST} or half of the classes"
-    assert selection.refusal(rows.double(), 3) == exponentials.refusal(rows.double(), asked=True) == wide
-    seen = []
-
-    def value(row):
-        seen.append(selection.refusal(row[None], 3))
-        return largest(row[None], 3).values.sum()
-
-    torch.testing.assert_close(torch.func.vmap(value)(rows), rows.topk(3, dim=1).values.sum(1))
-    assert seen == ["the call is inside torch.compile or torch.func"]

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("numba")
 
 from topk_losses import use_backend
-from topk_losses._smooth_svm.cpu import MOST_K, NumbaSmoothSVM, refusal
-from topk_losses._smooth_svm.plain import PlainSmoothSVM
+from topk_losses._smooth_svm.cpu import refusal
 from topk_losses.functional import smooth_topk_svm
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
@@ -183,35 +182,3 @@ def test_strides_and_empty_batches():
     losses, gradient = results(scores[:0], target[:0], 3)
     assert losses.shape == (0,)
     assert gradient.shape == (0, 30)
-
-
-def test_what_is_left_to_torch(monkeypatch):
-    scores, target = turning_rows(300, 3, 1.0)
-    assert refusal(scores, target, MOST_K) is None
-    assert refusal(scores, target, MOST_K + 1) == f"k is above {MOST_K}"
-    assert refusal(scores, scores.softmax(1), 3) == "the targets are soft"
-    assert refusal(scores.double(), target, 3) == "the kernels do not take torch.float64"
-    assert refusal(scores.to("meta"), target, 3) == "the scores are not on the CPU"
-    many = scores[:1, :10].expand(5000, -1), target[:1].expand(5000), 3
-    assert refusal(*many) == "torch is faster for so few classes and so many samples"
-    assert refusal(*many, asked=True) is None
-    seen = []
-
-    def loss(s, y):
-        seen.append(refusal(s, y, 3))
-        return smooth_topk_svm(s, y, 3)
-
-    slope = torch.func.grad(loss)(scores, target)
-    torch.func.vmap(loss)(scores[:, None], target[:, None])
-    assert seen == 2 * ["the call is inside torch.compile or torch.func"]
-    torch.testing.assert_close(slope * len(scores), results(scores, target, 3)[1], rtol=0, atol=1e-6)
-
-    def refuse(*args, **options):
-        raise AssertionError("the kernels were called")
-
-    monkeypatch.setattr(NumbaSmoothSVM, "forward", refuse)
-    with pytest.raises(AssertionError, match="were called"):
-        smooth_topk_svm(scores, target, 3)
-    plain = PlainSmoothSVM(3, 1.0).plain(scores, target[:, None], 1.0)
-    with use_backend("torch"):
-        torch.testing.assert_close(smooth_topk_svm(scores, target, 3, reduction="none"), plain)

@@ -74,20 +74,6 @@ def test_float32_over_the_whole_grid(k, classes, adaptive):
             assert_precise(*result, expected[part], slope[part], value)
 
 
-@pytest.mark.slow
-def test_ten_thousand_classes():
-    generator = torch.Generator().manual_seed(0)
-    scores = 3 * torch.randn(4, 10_000, generator=generator)
-    target = torch.randint(10_000, (4,), generator=generator)
-    for tau in (1.0, 0.01):
-        scores = turning(scores, target, 5, tau, generator)
-        expected, slope = smooth_topk_svm_rows(scores, target, 5, tau)
-        assert_precise(*losses_and_gradient(scores, target, 5, tau), expected, slope, tau)
-        losses, gradient = losses_and_gradient(scores.double(), target, 5, tau)
-        torch.testing.assert_close(losses, expected, rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(gradient, slope, rtol=0, atol=1e-11)
-
-
 @pytest.mark.parametrize(
     ("classes", "k", "spread", "tau"),
     [(8, 1, 1.0, 1.0), (7, 3, 2.0, 0.3), (40, 3, 0.3, 1.0), (40, 3, 3.0, 0.1)],

@@ -39,30 +39,3 @@ def test_the_operators_small_memberships_have_their_gradient():
     loss = -lapsum_topk(scores, 1)[0, 1].log()
     (gradient,) = torch.autograd.grad(loss, scores)
     torch.testing.assert_close(gradient, torch.tensor([[0.5, -0.5, 0.0]]))
-
-
-def test_shapes_precisions_vmap_and_compile(sample):
-    scores = sample(6, 10)[0].reshape(2, 3, 10)
-    expected = lapsum_topk(scores, 3)
-    assert expected.shape == (2, 3, 10)
-    torch.testing.assert_close(lapsum_topk(scores[0, 0], 3), expected[0, 0])
-    torch.testing.assert_close(torch.func.vmap(lambda s: lapsum_topk(s, 3))(scores), expected)
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        rounded = scores.to(dtype)
-        result = lapsum_topk(rounded, 3)
-        assert result.dtype == torch.float32
-        torch.testing.assert_close(result.double(), lapsum_topk(rounded.double(), 3), rtol=0, atol=1e-6)
-
-    def total(s):
-        return lapsum_topk(s, 3).square().sum()
-
-    slopes = torch.func.vmap(torch.func.grad(total))(scores)
-    torch.testing.assert_close(slopes, torch.func.grad(total)(scores))
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda s: lapsum_topk(s, 3), fullgraph=True, backend="aot_eager")
-    leaves = [scores.clone().requires_grad_() for _ in range(2)]
-    result = [f(leaf) for f, leaf in zip((compiled, lambda s: lapsum_topk(s, 3)), leaves, strict=True)]
-    torch.testing.assert_close(*result)
-    torch.testing.assert_close(
-        *[torch.autograd.grad(p.square().sum(), leaf)[0] for p, leaf in zip(result, leaves, strict=True)]
-    )

@@ -5,7 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_losses import functional
 from topk_losses.functional import sorting_topk_cross_entropy
 from topk_losses.testing import oracles
 
@@ -71,32 +70,6 @@ def test_three_wires_by_hand():
 def test_two_classes_are_always_among_the_two_best():
     scores = torch.tensor([[0.3, 1.0, -torch.inf, -torch.inf]])
     assert sorting_topk_cross_entropy(scores, torch.tensor([0]), 2, candidates=4) == 0
-
-
-def test_at_1_it_is_cross_entropy_among_the_candidates(sample):
-    scores, target = sample(20, 12, 3.0)
-    for candidates in (16, 64):
-        torch.testing.assert_close(
-            sorting_topk_cross_entropy(scores, target, 1, candidates=candidates, reduction="none"),
-            functional.cross_entropy(scores, target, reduction="none"),
-        )
-    others = scores.scatter(1, target[:, None], -torch.inf).topk(3).values
-    few = torch.cat([scores.gather(1, target[:, None]), others], 1)
-    torch.testing.assert_close(
-        sorting_topk_cross_entropy(scores, target, 1, candidates=4, reduction="none"),
-        functional.cross_entropy(few, torch.zeros(20, dtype=torch.int64), reduction="none"),
-    )
-
-
-def test_a_mixture_is_the_mean_of_the_chances(sample):
-    scores, target = sample(20, 12, 3.0)
-    chances = [
-        torch.exp(-sorting_topk_cross_entropy(scores, target, k, reduction="none")) for k in range(1, 5)
-    ]
-    mixture = [0.1, 0.2, 0.3, 0.4]
-    expected = -torch.log(sum(p * chance for p, chance in zip(mixture, chances, strict=True)))
-    result = sorting_topk_cross_entropy(scores, target, 4, mixture=mixture, reduction="none")
-    torch.testing.assert_close(result, expected)
 
 
 @given(

@@ -1,41 +1,8 @@
-import math
-
 import pytest
 import torch
 
-from topk_losses._union.plain import PlainUnion
 from topk_losses.functional import topk_grouping, topk_transition
 from topk_losses.testing import oracles
-
-LOSSES = {
-    "grouping": PlainUnion(3, transition=False),
-    "transition": PlainUnion(3, transition=True),
-    "detached": PlainUnion(3, transition=True, detach_weight=True),
-}
-
-
-@pytest.mark.parametrize("rule", LOSSES.values(), ids=LOSSES)
-def test_the_fused_gradient_is_that_of_plain_operations(rule, sample):
-    scores, target = sample(40, 30, 2.0)
-    target[:20] = scores[:20].topk(2, dim=1).indices[:, 1]  # half of the labels among the K best
-    labels, weights = target[:, None], torch.linspace(0.1, 2, 40, dtype=torch.float64)
-    leaf = scores.clone().requires_grad_()
-    expected = rule.plain(leaf, labels)
-    (slope,) = torch.autograd.grad((weights * expected).sum(), leaf)
-    losses, kept = rule.forward(scores, labels, with_gradient=True)
-    torch.testing.assert_close(losses, expected.detach(), rtol=1e-12, atol=1e-13)
-    (gradient,) = rule.backward(weights, scores, labels, kept)
-    torch.testing.assert_close(gradient, slope, rtol=1e-10, atol=1e-13)
-
-
-def test_a_label_outside_costs_cross_entropy_and_one_inside_the_union(sample):
-    scores, target = sample(50, 40)
-    inside = (scores.topk(5, dim=1).indices == target[:, None]).any(1)
-    entropy = torch.nn.functional.cross_entropy(scores, target, reduction="none")
-    for loss in (topk_grouping, topk_transition):
-        result = loss(scores, target, 5, reduction="none")
-        torch.testing.assert_close(result[~inside], entropy[~inside])
-    assert (topk_grouping(scores, target, 5, reduction="none")[inside] < entropy[inside]).all()
 
 
 def test_confident_scores_in_float32():
@@ -50,14 +17,6 @@ def test_confident_scores_in_float32():
         (gradient,) = torch.autograd.grad(losses.sum(), leaf)
         assert torch.isfinite(gradient).all()
         assert gradient.sum(1).abs().max() < 1e-6
-
-
-def test_equal_scores():
-    """K of n equal scores: the union has probability K / n, and K labels are in it."""
-    scores = torch.zeros(8, 8, dtype=torch.float64)
-    losses = topk_grouping(scores, torch.arange(8), 3, reduction="none").sort().values
-    expected = torch.tensor([math.log(8 / 3)] * 3 + [math.log(8)] * 5, dtype=torch.float64)
-    torch.testing.assert_close(losses, expected)
 
 
 @pytest.mark.parametrize("detach_weight", [False, True])
