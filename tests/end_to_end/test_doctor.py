@@ -140,12 +140,6 @@ def test_a_run_refuses_all_of_it_in_one_line(visited: Any, lab: Path, nodes: Clu
     assert list((lab / "runs").iterdir()) == []
 
 
-def test_people_get_a_table(visited: Any, nodes: Cluster) -> None:
-    out, _ = visited.topk(*COMMAND, nodes.address, code=1)
-    begins = [line.split()[0] for line in out.splitlines() if line.startswith(("WRONG", "note"))]
-    assert begins == ["WRONG"] * WRONG
-
-
 def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:
     out, _ = visited.topk("plan", "doctor_lab:study", "--address", "127.0.0.1:9", "--json", code=1)
     (result,) = json.loads(out)["findings"]

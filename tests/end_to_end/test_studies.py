@@ -213,14 +213,6 @@ def test_a_large_study_needs_nothing_but_seconds(shared: Any, tmp_path: Path) ->
     assert "±" in out
 
 
-@pytest.mark.slow
-def test_a_paper_s_study_runs_on_stand_ins(shared: Any, tmp_path: Path) -> None:
-    command = ("run", "berrada2018_temperature", "--smoke", "--only", "*/tau-0", "--workers", "1")
-    out, _ = shared.topk(*command, "--store", tmp_path)
-    assert "2 trials ran" in out
-    assert "published" not in out
-
-
 def started(store: Path) -> dict[str, datetime]:
     return {row["key"]: row["started"] for row in Ledger.open(Store.open(store), "small").rows()}
 

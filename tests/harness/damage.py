@@ -8,13 +8,13 @@ import os
 import random
 import re
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from made_records import make_record, make_study
 
 from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
@@ -31,7 +31,6 @@ from topk_platform.versions import versions_of
 
 __all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study", "topk"]
 
-SECONDS = 60  # after which a command hangs
 # Without which nothing is lost.
 NOTES = ("standing.json", "plan.json", "undone.json", "data.json", "tables/", "lease/", "damaged/")
 _LINE = re.compile(r"topk: store '[^']*': (\S+) is (damaged|missing|damaged or missing); ")
@@ -123,27 +122,16 @@ class Said:
 
 def topk(*arguments: str) -> Said:
     """Run a command in this process."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-
-    def hangs(*_: object) -> None:
-        raise TimeoutError(f"topk {' '.join(arguments)} took more than {SECONDS} s")
-
-    before = signal.signal(signal.SIGALRM, hangs)
-    signal.alarm(SECONDS)
-    try:
-        with (
-            patch.object(sys, "argv", ["topk", *arguments]),
-            patch.dict(os.environ, {"COLUMNS": "200", "NO_COLOR": "1"}),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-    return Said(code, out.getvalue(), err.getvalue())
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["topk", *arguments]),
+        patch.dict(os.environ, {"COLUMNS": "200", "NO_COLOR": "1"}),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    return Said(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -209,30 +197,29 @@ class Case:
         # A folder first, so that a study's few other files are drawn as often as the many of its table.
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         parent = draw.choice(sorted({path.parent for path in files}))
-        one, two = draw.choice([path for path in files if path.parent == parent]), draw.choice(files)
+        first, other = draw.choice([path for path in files if path.parent == parent]), draw.choice(files)
         self.kind = draw.choice([*CHANGES, "delete", "delete", "swap", "copy", "stray", "other version"])
-        self.names = [str(one.relative_to(folder))]
+        self.names = [str(first.relative_to(folder))]
         if self.kind in CHANGES:
-            one.write_bytes(CHANGES[self.kind](draw, one.read_bytes()))
+            first.write_bytes(CHANGES[self.kind](draw, first.read_bytes()))
         elif self.kind == "delete":
-            one.unlink()
+            first.unlink()
         elif self.kind == "swap":
-            one_, two_ = one.read_bytes(), two.read_bytes()
-            one.write_bytes(two_)
-            two.write_bytes(one_)
-            self.names.append(str(two.relative_to(folder)))
+            contents = first.read_bytes(), other.read_bytes()
+            other.write_bytes(contents[0])
+            first.write_bytes(contents[1])
+            self.names.append(str(other.relative_to(folder)))
         else:
-            self._add(draw, folder, one, two)
+            self._add(draw, folder, first, other)
 
-    def _add(self, draw: random.Random, folder: Path, one: Path, two: Path) -> None:
+    def _add(self, draw: random.Random, folder: Path, first: Path, other: Path) -> None:
         """Add a file: a copy, one of something else, or a copy under the name of another version."""
         if self.kind == "other version":
-            one = draw.choice(sorted(path for path in folder.rglob("0*") if path.is_file()))
-            number = int(one.name[:20]) + draw.randrange(-2, 4)
-            new = one.with_name(f"{abs(number):020d}{one.name[20:]}")
-            content = one.read_bytes()
+            first = draw.choice(sorted(path for path in folder.rglob("0*") if path.is_file()))
+            number = int(first.name[:20]) + draw.randrange(-2, 4)
+            new, content = first.with_name(f"{abs(number):020d}{first.name[20:]}"), first.read_bytes()
         elif self.kind == "copy":
-            new, content = two.with_name(f"{draw.randrange(1000)}{one.name}"), one.read_bytes()
+            new, content = other.with_name(f"{draw.randrange(1000)}{first.name}"), first.read_bytes()
         else:
             parents = {path.parent for path in folder.rglob("*")}
             folders = sorted(parents | {folder / "lease", folder / "ranks"})

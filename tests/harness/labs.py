@@ -27,7 +27,7 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 
 __all__ = ["IN_PROC", "ON_HOSTS", "Lab", "MlflowServer", "Reference", "SharedLab"]
-__all__ += ["check_loopback", "check_undisturbed", "listening", "rows", "tracked", "until"]
+__all__ += ["answers", "check_loopback", "check_undisturbed", "listening", "rows", "tracked", "until"]
 
 _LONG = pytest.mark.timeout(3600)
 IN_PROC = [
@@ -182,6 +182,15 @@ def until(condition: Callable[[], bool], what: str, process: subprocess.Popen[st
         time.sleep(0.05)
 
 
+def answers(url: str, method: str = "GET") -> bool:
+    """Return whether a server answers a request with success."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10) as answer:  # noqa: S310 - our own
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class Reference:
     """An undisturbed run of ``my_lab:study`` with two workers.
@@ -240,14 +249,7 @@ class MlflowServer:
             self._process = subprocess.Popen(
                 command, cwd=self._folder, env=environment, stdout=log, stderr=log, start_new_session=True
             )
-        until(self._answers, "the server answers")
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.uri}/health", timeout=10) as answer:  # noqa: S310 - our own
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        until(lambda: answers(f"{self.uri}/health"), "the server answers")
 
     def kill(self) -> None:
         if self._process is not None:

