@@ -62,34 +62,22 @@ def run(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., Non
     return study, store
 
 
-@pytest.mark.parametrize("name", ["trials.parquet", "epochs.parquet"])
-def test_the_page_has_the_columns_of_the_snapshot(run: tuple[Study, Path], name: str) -> None:
-    _, store = run
-    assert documented(name) == folded(pq.read_schema(store / "s" / "tables" / name).names)
-
-
-def test_the_page_has_the_columns_of_the_tables(run: tuple[Study, Path]) -> None:
+def test_the_page_has_the_columns_of_all_files(run: tuple[Study, Path]) -> None:
     study, store = run
-    files = to_files(table(study, store=store))
-    assert documented("table.parquet") == pq.read_schema(io.BytesIO(files["table.parquet"])).names
-    seeds = pq.read_schema(io.BytesIO(files["seeds.parquet"])).names
-    assert documented("seeds.parquet") == [*seeds[:5], "METRIC"]
-    assert set(seeds[5:]) == set(study.tabled)
-
-
-def test_the_page_has_the_columns_of_results_by_class(run: tuple[Study, Path]) -> None:
-    study, store = run
-    shown, folder = table(study, store=store), Store.open(store).at("s")
-    files = classes_to_files(shown, class_results(shown, folder, partial(read_all_ranks, folder)))
-    assert documented("classes.parquet") == pq.read_schema(io.BytesIO(files["classes.parquet"])).names
-
-
-def test_the_page_has_the_columns_of_ranks_and_guesses(run: tuple[Study, Path]) -> None:
-    folder = run[1] / "s"
-    (ranks, *_), (guesses, *_) = (sorted((folder / kind).rglob("*.parquet")) for kind in ("ranks", "guesses"))
-    assert documented("ranks/KEY.parquet") == [*pq.read_schema(ranks).names, "cluster"]
+    folder, shown = Store.open(store).at("s"), table(study, store=store)
+    classes = class_results(shown, folder, partial(read_all_ranks, folder))
+    files = {**to_files(shown), **classes_to_files(shown, classes)}
+    for kind in ("tables", "ranks", "guesses"):
+        for path in sorted((store / "s" / kind).rglob("*.parquet")):
+            files[path.name if kind == "tables" else f"{kind}/KEY.parquet"] = path.read_bytes()
+    columns = {name: pq.read_schema(io.BytesIO(files[name])).names for name in files if "parquet" in name}
+    for name in ("trials.parquet", "epochs.parquet", "table.parquet", "classes.parquet"):
+        assert documented(name) == folded(columns[name])
+    assert documented("seeds.parquet") == [*columns["seeds.parquet"][:5], "METRIC"]
+    assert set(columns["seeds.parquet"][5:]) == set(study.tabled)
+    assert documented("ranks/KEY.parquet") == [*columns["ranks/KEY.parquet"], "cluster"]
     assert documented("guesses/KEY.parquet") == ["guessN"]
-    assert pq.read_schema(guesses).names == ["guess1", "guess2"]
+    assert columns["guesses/KEY.parquet"] == ["guess1", "guess2"]
 
 
 def test_the_queries_run(

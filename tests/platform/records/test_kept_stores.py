@@ -63,13 +63,8 @@ def test_the_table_is_that_of_the_day_it_was_made(store: str, topk: Topk) -> Non
 def test_the_status_is_that_of_a_finished_study(store: str, topk: Topk) -> None:
     code, printed, _ = topk("status", "--store", store, "--json")
     (shown,) = json.loads(printed)
-    assert (code, shown["study"], shown["recorded"], shown["not_counted"], shown["left"]) == (
-        0,
-        "kept",
-        8,
-        {},
-        0,
-    )
+    names = ("study", "recorded", "not_counted", "left")
+    assert (code, [shown[name] for name in names]) == (0, ["kept", 8, {}, 0])
     assert [(arm["done"], arm["total"]) for arm in shown["arms"]] == [(4, 4)] * 2
 
 

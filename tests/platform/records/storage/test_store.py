@@ -82,20 +82,14 @@ def test_a_folder_whose_last_file_is_deleted_takes_its_empty_parents_with_it(tmp
     assert tmp_path.exists()
 
 
-def test_a_folder_lists_what_links_lead_to_and_asks_for_links_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_lists_what_links_lead_to(tmp_path: Path) -> None:
     for name in ("inside/file", "file"):
         Store.open(tmp_path).write(name, b"")
     for name, target in {"folder": "inside", "other": "file", "itself": "itself", "nowhere": "gone"}.items():
         (tmp_path / name).symlink_to(target)
-    asked: list[str] = []
-    is_dir = Path.is_dir
-    monkeypatch.setattr(Path, "is_dir", lambda path: asked.append(path.name) or is_dir(path))
-    listed = Folder(tmp_path).list_with_delimiter()
-    assert sorted(listed["common_prefixes"]) == ["folder", "inside"]
-    assert sorted(one["path"] for one in listed["objects"]) == ["file", "itself", "nowhere", "other"]
-    assert sorted(asked[1:]) == ["folder", "itself", "nowhere", "other"]  # the first is the folder itself
+    store = Store.open(tmp_path)
+    assert store.folders() == ["folder", "inside"]
+    assert store.names() == ["file", "itself", "nowhere", "other"]
 
 
 def test_a_file_is_written_though_another_process_deletes_its_empty_folders_meanwhile(
@@ -136,21 +130,20 @@ def test_a_full_disk_is_noticed_and_nothing_stays_on_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "free", "blocks", "said"),
+    ("disk", "said"),
     [
-        (0, 10**6, 10**6, ""),
-        (0, 3, 10**6, "No space left on device"),
-        (0, 0, 0, ""),  # a file system that counts nothing
-        (os.ST_RDONLY, 10**6, 10**6, "Read-only file system"),
+        ({}, ""),
+        ({"f_bavail": 3}, "No space left on device"),
+        ({"f_bavail": 0, "f_blocks": 0}, ""),  # a file system that counts nothing
+        ({"f_flag": os.ST_RDONLY}, "Read-only file system"),
     ],
 )
 def test_a_full_or_read_only_disk_is_seen_without_writing(
-    flags: int, free: int, blocks: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    disk: dict[str, int], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = SimpleNamespace(f_flag=flags, f_bavail=free, f_blocks=blocks, f_frsize=4096)
-    monkeypatch.setattr("os.statvfs", lambda _: disk)
-    raised = pytest.raises(StoreError, match=f"cannot be written: .*{said}") if said else nullcontext()
-    with raised:
+    usual = {"f_flag": 0, "f_bavail": 10**6, "f_blocks": 10**6, "f_frsize": 4096}
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(**{**usual, **disk}))
+    with pytest.raises(StoreError, match=f"cannot be written: .*{said}") if said else nullcontext():
         Store.open(tmp_path).check_room()
 
 
