@@ -32,7 +32,6 @@ from topk_platform import (
     versions,
 )
 from topk_platform.data.dataset_table import DATASETS
-from topk_platform.identity import Identity
 from topk_platform.models import MODELS
 from topk_platform.specs import CONDITIONS
 from topk_platform.specs.recipe import OPTIMIZERS
@@ -311,12 +310,6 @@ def test_what_cannot_be_imported_or_is_no_file_of_the_users_has_a_version(lab: P
     (lab / "half_written.py").write_text("import (\n")
     arm = replace(PLAIN, loss=Loss(reference))
     assert loaded_version(arm) == version_of(arm)
-
-
-def test_a_version_excludes_rows_of_another(lab: Path) -> None:
-    row = {"code_version": version_of(PLAIN), "dataset_fingerprint": "f", "versions": "{}"}
-    assert Identity(version_of(PLAIN)).excludes(row) is None
-    assert Identity(version_of(ARMS[LDAM])).excludes(row) == "other code"
 
 
 def table() -> str:

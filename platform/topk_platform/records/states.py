@@ -16,6 +16,7 @@ from topk_platform.records.storage.checked_json import with_checksum, without_ch
 from topk_platform.records.storage.lease import is_driven
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Arm, Scalar
+from topk_platform.specs.codec import decode, encode
 
 __all__ = [
     "ArmState",
@@ -166,17 +167,14 @@ def note_state(store: Store, state: StudyState) -> None:
     Raises:
         StoreError: if it cannot be written.
     """
-    store.write(_FILE, with_checksum(dataclasses.asdict(state)))
+    store.write(_FILE, with_checksum(encode(state)))
 
 
 def _noted(store: Store) -> StudyState | None:
     """Return the driver's note; None if there is none or it cannot be read. No result depends on it."""
-    with suppress(FileNotFoundError, StoreError, ValueError, KeyError, TypeError):
-        note = without_checksum(store.read(_FILE))
-        arms = [ArmState(**{**arm, "tally": Tally(**arm["tally"])}) for arm in note["arms"]]
-        training = [TrialState(**trial) for trial in note["training"]]
-        parts = {"arms": arms, "events": note["events"], "training": training}
-        return StudyState(**{**note, **{name: tuple(part) for name, part in parts.items()}})
+    with suppress(FileNotFoundError, StoreError, ValueError):
+        state = decode(without_checksum(store.read(_FILE)), (StudyState, ArmState, Tally, TrialState))
+        return state if isinstance(state, StudyState) else None
     return None
 
 

@@ -171,10 +171,7 @@ class Writer(threading.Thread):
             StoreError: if nothing more is written, because of an error or because the thread has ended.
         """
         if self.ident is not None and not self.is_alive():
-            raise self._ended()
-
-    def _ended(self) -> Exception:
-        return self.error or StoreError(f"{self._store_name}: trial handed over after the end of writing")
+            raise self.error or StoreError(f"{self._store_name}: trial handed over after the end of writing")
 
     @property
     def _store_name(self) -> str:

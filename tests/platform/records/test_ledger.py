@@ -25,7 +25,6 @@ from topk_platform.records.rows import Row
 from topk_platform.records.snapshot import is_current, write_snapshot
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import Mark, with_checksum
-from topk_platform.records.storage.opened import Opened
 from topk_platform.records.storage.store import MARK, Store
 from topk_platform.records.writer import Writer, ledger_schema, ledger_table
 from topk_platform.specs import Trial, TrialRecord
@@ -87,19 +86,6 @@ def test_what_a_study_gains_or_loses_moves_no_old_row(tmp_path: Path, study: Stu
     assert Counter(map(str, trials["param.samples"].to_pylist())) == {"3": 1, "None": 3}
     assert "a" in trials["param.mode"].to_pylist()
     assert trials["param.learning_rate"].to_pylist() == [0.1] * 4
-
-
-@pytest.mark.slow
-def test_many_commits_are_compacted_while_it_is_written(tmp_path: Path, study: Study) -> None:
-    ledger = open_ledger(tmp_path)
-    with ledger.writing(study) as writer:
-        table = writer._table
-        for number in range(70):  # one after the other, so that each is a commit
-            table.append(ledger_rows([record(study, number)], table))
-            table.compact()
-        assert len(Opened.of(ledger.store).table.file_uris()) < 20
-    assert len(ledger.keys()) == 70
-    assert len(ledger.read("epochs")) == 140
 
 
 def ledger_rows(records: list[TrialRecord], table: delta.Writing) -> Any:

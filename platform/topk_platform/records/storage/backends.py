@@ -12,14 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Literal, TypedDict
 from urllib.parse import parse_qsl, urlsplit
 
 from topk_platform.errors import StoreError
 
 __all__ = [
     "OBJECT_STORES",
-    "Files",
     "Folder",
     "Listed",
     "ObjectStore",
@@ -38,45 +37,11 @@ class Listed(TypedDict):
     common_prefixes: Sequence[str]
 
 
-class Files(Protocol):
-    """The methods that a store needs, named as in obstore."""
-
-    def put(
-        self,
-        path: str,
-        file: bytes | Path,
-        *,
-        mode: Literal["create", "overwrite"] = "overwrite",
-        use_multipart: bool | None = None,
-    ) -> object:
-        """Write a file atomically."""
-        ...
-
-    def get(self, path: str) -> Any:
-        """Return what has the file's content as ``bytes()``."""
-        ...
-
-    def head(self, path: str) -> object:
-        """Raise ``FileNotFoundError`` unless the file exists."""
-        ...
-
-    def list_with_delimiter(self, prefix: str | None = None) -> Listed:
-        """Return the files and folders directly inside."""
-        ...
-
-    def delete(self, paths: str) -> object:
-        """Delete a file."""
-        ...
-
-    def rename(self, from_: str, to: str) -> object:
-        """Rename a file."""
-        ...
-
-
 class Folder:
     """A folder on a local disk or NFS. Written files survive a power cut, and no reader ever sees half a file.
 
-    As in an object store, a folder inside it exists as long as it holds a file.
+    It has the methods of an object store in obstore that a store needs. As there, a folder inside it exists as long as
+    it holds a file.
 
     Args:
         root: Its absolute path; it need not exist yet.

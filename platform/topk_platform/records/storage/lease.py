@@ -197,13 +197,9 @@ def driven(store: Store) -> str:
     _, holder = _newest(store)
     if holder is None:
         return "nobody drives it"
-    if not holder.is_here:
-        return f"driven by {holder}{unless_ended(holder.seen)}"
-    return (
-        f"driven by {holder}"
-        if holder.is_alive
-        else f"nobody drives it: {holder}, ended without releasing its lease"
-    )
+    if holder.is_here and not holder.is_alive:
+        return f"nobody drives it: {holder}, ended without releasing its lease"
+    return f"driven by {holder}{'' if holder.is_here else unless_ended(holder.seen)}"
 
 
 def is_driven(store: Store) -> bool:

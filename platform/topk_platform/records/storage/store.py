@@ -17,7 +17,7 @@ from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from topk_platform.errors import StoreError, reason
-from topk_platform.records.storage.backends import Files, Folder, Listed, check_path, options_of
+from topk_platform.records.storage.backends import Folder, Listed, check_path, options_of
 from topk_platform.specs.checks import absolute, check_not_blank
 
 __all__ = ["ASIDE", "MARK", "PAUSES", "Store"]
@@ -105,7 +105,7 @@ class Store:
         return self.options.get("endpoint", "").startswith("http://")
 
     @cached_property
-    def _files(self) -> Files:
+    def _files(self) -> Folder:
         if self.local is not None:
             return Folder(self.local)
         from obstore.store import from_url  # noqa: PLC0415 - stores in a folder work without it
@@ -113,7 +113,7 @@ class Store:
         config: Any = {f"aws_{name}": value for name, value in self.options.items()}
         clients: Any = {"allow_http": self.is_plain}
         files = from_url(self.root, config=config, client_options=clients, retry_config=_PATIENCE)
-        return cast("Files", files)
+        return cast("Folder", files)  # it has the same methods, except for check_room
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "uri": self.uri, "options": self.options}
@@ -267,7 +267,7 @@ class Store:
 
         Limits that only show when writing, such as a user's quota, are not detected. Object stores have no such limits.
         """
-        if isinstance(self._files, Folder):
+        if self.local is not None:
             with self._one_line_errors("written"):
                 self._files.check_room()
 
