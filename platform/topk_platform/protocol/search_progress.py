@@ -57,8 +57,8 @@ def best(ended: Iterable[Ended]) -> Ended | None:
     """Return the completed trial with the highest objective, the earlier one on a tie; None if there is none.
 
     Example:
-        >>> runs = [Ended(0, {}, "completed", {1: 0.8}), Ended(1, {}, "completed", {1: 0.9}), Ended(2, {}, "pruned")]
-        >>> best(runs).number
+        >>> runs = [Ended(n, {}, "completed", {1: value}) for n, value in enumerate((0.8, 0.9, 0.9))]
+        >>> best([*runs, Ended(3, {}, "pruned", {1: 1.0})]).number
         1
     """
     completed = [trial for trial in ended if trial.status == "completed"]

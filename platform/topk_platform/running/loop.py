@@ -38,6 +38,7 @@ from topk_platform.running.watching import Event, Noting, Progress, Watch
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 from topk_platform.tracking.answering import mlflow_of
+from topk_platform.tracking.feed import Feed
 
 __all__ = ["run"]
 
@@ -171,7 +172,8 @@ class _Run:
             self._identify(cluster)
             self._remove_what_is_trained_again(writer)
             progress = self._progress()
-            recorder = Recorder.open(self.root, self.ledger, writer, self.mlflow)
+            feed = None if self.mlflow is None else Feed(self.mlflow, self.ledger, self.root.local)
+            recorder = Recorder(self.ledger, writer, feed, drawing(self.root.address))
             forget(self.store, self.rows.keys)
             outcome = self._recorded(progress, recorder, cluster)
             if not progress.left and self.part == self.whole:

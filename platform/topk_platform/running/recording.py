@@ -14,7 +14,6 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import forget
 from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.snapshot import is_current, write_snapshot
-from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import Writer
 from topk_platform.reports.claims_and_classes import CLASSES, classes_to_files
 from topk_platform.reports.table_data import arms_to_json, to_files
@@ -55,7 +54,7 @@ def _draw(store: str, study: Study) -> Mapping[str, bytes]:
 
 @dataclass
 class Recorder:
-    """Keeps trials' records: first in the ledger, then, in the background, in MLflow.
+    """Keeps trials' records: first in the ledger, then, in the background, in MLflow, which it starts to fill at once.
 
     Args:
         ledger: The study's ledger.
@@ -78,28 +77,8 @@ class Recorder:
 
     def __post_init__(self) -> None:
         self.writer.committed = self._committed
-
-    @classmethod
-    def open(
-        cls,
-        root: Store,
-        ledger: Ledger,
-        writer: Writer,
-        uri: str | None,
-    ) -> Recorder:
-        """Return the recorder of a run, and start to fill its MLflow.
-
-        Args:
-            root: The store.
-            ledger: The study's ledger.
-            writer: The ledger's writer.
-            uri: MLflow's tracking URI; None for no MLflow.
-        """
-        if uri is None:
-            return cls(ledger, writer)
-        feed = Feed(uri, ledger, root.local)
-        feed.start()
-        return cls(ledger, writer, feed, drawing(root.address))
+        if self.feed is not None:
+            self.feed.start()
 
     def __call__(self, record: TrialRecord) -> None:
         """Keep a record; if earlier records could not be written, raise that error."""

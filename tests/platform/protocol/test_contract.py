@@ -258,15 +258,6 @@ def test_every_search_draws_its_own_values_and_knows_no_trial_of_the_others() ->
     assert theirs == theirs_later == result[last].trial.values
 
 
-def test_a_search_knows_all_of_its_own_trials_before() -> None:
-    study = a_study(Protocol(TPE(random=2), searches=3, pruner=NoPruning()), LOSS, trials=18)
-    arm = board_of(study, run_on(study, 1, 0)).arms[study.arm_id(study.arms[0])]
-    for search in range(3):
-        known = arm.known(SPAN * search + 5)
-        assert [ended.number for ended in known] == list(range(5))
-        assert [ended.curve for ended in known] == [arm.searched[SPAN * search + i].curve for i in range(5)]
-
-
 def test_a_larger_budget_extends_every_search() -> None:
     small, large = (a_study(Protocol(TPE(random=1), searches=2), LOSS, trials=trials) for trials in (6, 10))
     first = run_on(small, 2, 1)

@@ -43,8 +43,7 @@ def stopped_at(below: tuple[tuple[int, float], ...], curve: dict[int, float]) ->
     """The epoch that a training with such a curve is stopped after, by the loop's own code."""
     member = Member(_Trial(below))  # type: ignore[arg-type]
     for epoch, value in curve.items():
-        member.epochs.append(EpochRecord(epoch, 0.0, {"top1": value}, 0.0, 0.0))
-        member._prune(epoch, {"top1": value})
+        member.note(EpochRecord(epoch, 0.0, {"top1": value}, 0.0, 0.0), finite=True)
         if member.status is not None:
             return epoch
     return None

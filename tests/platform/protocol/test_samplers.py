@@ -97,18 +97,8 @@ class TestOneOfOnesOwn(SamplerContract):
     sampler = WANDERING
 
 
-class TestConditionalRandom(SamplerContract):
-    sampler = Random()
-    space, first = CONDITIONAL["space"], CONDITIONAL["first"]  # type: ignore[assignment]
-
-
 class TestConditionalTpe(SamplerContract):
     sampler = TPE(random=3)
-    space, first = CONDITIONAL["space"], CONDITIONAL["first"]  # type: ignore[assignment]
-
-
-class TestConditionalHalton(SamplerContract):
-    sampler = HALTON
     space, first = CONDITIONAL["space"], CONDITIONAL["first"]  # type: ignore[assignment]
 
 
@@ -311,24 +301,3 @@ def test_samplers_that_do_not_fit_are_reported_before_anything_starts(sampler: S
         check_sampler(an_arm(sampler), 16)
     assert named in str(caught.value) and "r/mlp/cross_entropy" in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("sampler", [*SAMPLERS.values(), WANDERING])
-def test_samplers_that_fit_are_not(sampler: Sampler) -> None:
-    check_sampler(
-        Arm(Regime("r", "digits"), Model("mlp"), LOSS, 3, Recipe(1), protocol=Protocol(sampler)), 99
-    )
-
-
-@pytest.mark.parametrize(
-    ("make", "named"),
-    [
-        (lambda: Grid(1), "Grid.points"),
-        (lambda: TPE(random=-1), "TPE.random"),
-        (lambda: OptunaSampler(3), "OptunaSampler.reference"),  # type: ignore[arg-type]
-        (lambda: Protocol("TPE"), "Protocol.sampler"),  # type: ignore[arg-type]
-    ],
-)
-def test_samplers_are_checked_when_they_are_made(make: Any, named: str) -> None:
-    with pytest.raises(UserError, match=named):
-        make()

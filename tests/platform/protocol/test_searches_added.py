@@ -92,17 +92,6 @@ def test_what_has_run_stays_and_the_rest_is_as_if_searched_so_often_from_the_sta
     assert CONTRACT.keys(first) <= CONTRACT.keys(more) == CONTRACT.keys(direct)
 
 
-def test_seeds_are_the_same_in_all_arms_those_that_search_nothing_among_them() -> None:
-    study = a_study(LOSS, FIXED).with_budget(searches=3, seeds=6)
-    seeds: dict[str, set[int]] = {arm.name: set() for arm in study.arms}
-    for record in CONTRACT.run_on(study, 3, 0):
-        if record.trial.phase == "confirm":
-            seeds[record.trial.arm.name].add(record.trial.seed)
-    assert set(map(frozenset, seeds.values())) == {
-        frozenset({1, 2, 1_000_001, 1_000_002, 2_000_001, 2_000_002})
-    }
-
-
 @given(
     searches=st.integers(1, 3),
     each=st.integers(1, 4),

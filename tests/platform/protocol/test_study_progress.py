@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-from driven import end_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -229,19 +228,6 @@ def test_asking_for_the_next_trial_looks_at_none_that_has_ended() -> None:
     for number in range(9_000, 9_500):
         progress.end(("search", number, 0), Ended(number, {"tau": 1.0}, "completed", {4: 0.5}))
     assert past.looked < 10 * 500
-
-
-def test_an_open_trial_holds_up_what_has_to_know_it_and_nothing_else() -> None:
-    arms = [Arm(Regime(f"r{i}", "digits"), Model("mlp"), SEARCHED, 3, Recipe(4)) for i in range(2)]
-    study = Study("s", arms, topk=(1, 3), trials=3, seeds=2)
-    progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in arms)
-    (first,) = progress.next_trials()
-    progress.leave(first)
-    ended = list(end_all(progress, lambda trial: Ended(trial.number, trial.values, "completed", {4: 0.5})))
-    assert first.arm_id not in {trial.arm_id for trial in ended}
-    assert len(ended) == 3 + 2
-    assert progress.stuck
-    assert progress.left == 3 + 2
 
 
 def test_they_can_be_read_in_the_midst_of_a_change() -> None:

@@ -1,29 +1,20 @@
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from driven import end_all
 from recorded_suggestions import recorded_suggestions
 
 from topk_platform import (
     TPE,
-    Arm,
     Choice,
     Float,
     Int,
     Loss,
-    Model,
-    NoPruning,
     Protocol,
     Quantile,
     Recipe,
-    Regime,
-    Study,
 )
-from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, StudyProgress, stopping_values
-from topk_platform.protocol.search_progress import Ended, best
+from topk_platform.protocol import stopping_values
+from topk_platform.protocol.search_progress import Ended
 from topk_platform.protocol.suggest import frozen_trial, suggest, to_optuna
 from topk_platform.specs import Status
 
@@ -32,17 +23,6 @@ LOSS = Loss(
     {"learning_rate": Float(0.001, 1, log=True), "samples": Int(1, 50, log=True), "head": Choice(("a", "b"))},
     {"learning_rate": 0.1, "samples": 10, "head": "a"},
 )
-
-
-def a_study(trials: int = 9, arms: int = 2) -> Study:
-    how = Protocol(TPE(random=3))
-    regimes = [Regime(f"r{i}", "digits") for i in range(arms)]
-    made = [Arm(regime, Model("mlp"), LOSS, 3, Recipe(epochs=8), protocol=how) for regime in regimes]
-    return Study("s", made, topk=(1, 3), trials=trials, seeds=2)
-
-
-def a_board(study: Study) -> StudyProgress:
-    return StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
 
 
 PAST = (
@@ -76,32 +56,6 @@ def test_suggestions_of_tpe_are_those_recorded_for_this_version_of_optuna(number
     rate, samples, head = recorded_suggestions(f"trial {number}", suggested)
     # Exponentials and logarithms differ in their last bits from one processor to another.
     assert suggested == [pytest.approx(rate, rel=1e-9), samples, head]
-
-
-def test_no_barrier_between_arms_and_phases() -> None:
-    study = a_study(trials=3, arms=2)
-    progress = a_board(study)
-    (slow,) = progress.next_trials()
-    ended = list(end_all(progress, lambda trial: Ended(trial.number, trial.values, "completed", {8: 0.5})))
-    assert slow.arm_id not in {trial.arm_id for trial in ended}
-    phases = Counter(trial.phase for trial in ended)
-    assert phases == {"search": 3, "confirm": 2}
-    assert progress.left == 5
-
-
-def test_a_released_trial_starts_again_as_it_was() -> None:
-    progress = a_board(a_study(arms=1))
-    (lost,) = progress.next_trials()
-    assert progress.next_trials() == ()
-    progress.release(lost)
-    assert progress.next_trials() == (lost,)
-
-
-def test_without_a_completed_trial_nothing_is_confirmed() -> None:
-    study = a_study(trials=2, arms=1)
-    progress = a_board(study)
-    ended = list(end_all(progress, lambda trial: Ended(trial.number, trial.values, "failed")))
-    assert len(ended) == 2 and progress.left == 0
 
 
 def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:
@@ -150,28 +104,6 @@ def test_crashes_teach_the_sampler() -> None:
                 crashed, total = crashed + bad, total + 1
     # 280 suggestions: by chance 140 ± 17 (two standard deviations).
     assert crashed < 100
-
-
-def test_best_is_the_highest_completed_and_the_earliest_of_equals() -> None:
-    runs = [
-        Ended(0, {}, "completed", {1: 0.9, 2: 0.5}),
-        Ended(1, {}, "completed", {2: 0.7}),
-        Ended(2, {}, "completed", {2: 0.7}),
-        Ended(3, {}, "pruned", {1: 0.99}),
-        Ended(4, {}, "diverged", {}),
-    ]
-    chosen = best(runs)
-    assert chosen is not None and chosen.number == 1
-    assert best(runs[3:]) is None
-
-
-def test_thresholds_are_the_quantile_of_those_that_reached_the_rung() -> None:
-    history = [Ended(n, {}, "completed", {1: n / 10, 2: n / 10, 3: 1.0, 4: 1.0}) for n in range(4)]
-    history.append(Ended(4, {}, "pruned", {1: 0.0}))
-    pruning = Quantile(rungs=(0.25, 0.5), quantile=0.5, startup=5)
-    assert stopping_values(pruning, Recipe(epochs=4), history) == ((1, 0.1),)
-    assert stopping_values(NoPruning(), Recipe(epochs=4), history) == ()
-    assert stopping_values(pruning, Recipe(epochs=1), history) == ()
 
 
 def test_at_later_rungs_a_trial_that_stopped_early_has_what_it_had_last() -> None:

@@ -9,7 +9,6 @@ from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.running.summary import Summary
 from topk_platform.specs import NoPruning, Protocol, Trial
 
 RATE = {"learning_rate": Float(0.01, 1, log=True)}
@@ -61,11 +60,3 @@ def test_as_many_train_as_was_announced(
     assert trained == total
     assert [arm.along for arm in arms] == [0, 0]
     assert sum(arm.beyond for arm in arms) == beyond
-
-
-def test_the_end_of_a_run_says_so() -> None:
-    lines = [Summary(None, 30, 0, None, "f", beyond=beyond).done for beyond in (0, 10)]  # type: ignore[arg-type]
-    assert lines[0] == "30 trials ran."
-    assert (
-        lines[1] == "30 trials ran, 10 of them more than requested, because ensembles are trained as a whole."
-    )

@@ -17,7 +17,6 @@ from topk_platform.records.files import KINDS, Kind, artifact_name, damaged_arti
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.rows import Row
-from topk_platform.records.storage.checked_json import Mark
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import finish, run_trials
@@ -181,21 +180,3 @@ def test_networks_are_trained_again_when_asked_for(store: Path, undisturbed: dic
     assert said[0].startswith("2 confirmations are trained again: models/")
     assert plain(rows_of(store)) == plain(rows_of(undisturbed["store"]))
     assert damaged_artifacts(Store.open(store).at("lost"), rows_of(store)) == []
-
-
-@pytest.mark.slow
-def test_a_file_in_the_way_of_the_networks_costs_no_ranks(
-    tmp_path: Path, undisturbed: dict[str, Any], store: Path
-) -> None:
-    blocked = tmp_path / "blocked"
-    (blocked / "lost").mkdir(parents=True)
-    Mark("lost").write(Store.open(blocked).at("lost"))
-    (blocked / "lost" / "models").write_text("in the way")
-    assert run(STUDY, store=blocked, progress=False).ran == CONFIRMATIONS
-    assert tables(blocked) == tables(store)
-    rows = rows_of(blocked)
-    assert all("cannot be written" in json.loads(row["artifacts"])["missing"]["network"] for row in rows)
-    (blocked / "lost" / "models").unlink()
-    assert run(STUDY, store=blocked, progress=False).ran == 0
-    assert run(STUDY, store=blocked, progress=False, networks=True).ran == CONFIRMATIONS
-    assert plain(rows_of(blocked)) == plain(rows_of(store))

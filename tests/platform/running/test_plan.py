@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from made_records import filled
@@ -17,17 +15,13 @@ import topk_studies
 from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.cli.planning import _plan_data, _print_plan
 from topk_platform.protocol import ArmProgress
-from topk_platform.records.history import progress_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.states import StudyState, note_state
 from topk_platform.records.storage.lease import Holder
 from topk_platform.records.storage.store import Store
-from topk_platform.running import plan as planning
-from topk_platform.running.cluster.machine import local_cpus
 from topk_platform.running.plan import plan
 from topk_platform.running.preflight import timing
 from topk_platform.running.preflight.recorded_speeds import recorded_seconds
-from topk_platform.testing import fake_run
 
 
 @pytest.fixture(autouse=True)
@@ -71,21 +65,6 @@ def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path) -> None:
     assert shown == [everything.train, everything.train, tail.train] and tail.train < everything.train
 
 
-def test_a_finished_study_is_put_together_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = digits_as_they_are_and_with_a_tail()
-    fake_run(study, tmp_path, lambda trial: {"top1": 0.5, "top3": 0.7})
-    counted = Mock(side_effect=progress_of)
-    monkeypatch.setattr(planning, "progress_of", counted)
-    assert plan(study, store=tmp_path, workers=1).left == 0
-    counted.assert_called_once()
-
-
-def test_a_plan_says_which_load_it_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (3.5, 0.0, 0.0))
-    shown = _plan_data(plan(digits_as_they_are_and_with_a_tail(), store=tmp_path, workers=1), None)
-    assert (shown["load"], shown["cores"]) == (3.5, local_cpus())
-
-
 def test_the_estimate_of_a_running_study_replaces_the_plans(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,17 +92,6 @@ def test_a_run_whose_driver_may_have_died_elsewhere_comes_with_its_last_sign_of_
         made = plan(study, store=tmp_path, workers=1)
         _print_plan(Console(width=300), made)
         assert "an hour ago" in capsys.readouterr().out and _plan_data(made, None)["seen"] == "an hour ago"
-
-
-def test_a_plan_with_nothing_left_says_that_the_data_were_not_read(
-    tmp_path: Path, train_study: Callable[[Study, Path], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    study = digits_as_they_are_and_with_a_tail()
-    train_study(study, tmp_path)
-    result = plan(study, store=tmp_path, workers=1)
-    _print_plan(Console(width=200), result)
-    assert result.left == 0 and result.samples == ()
-    assert "The data were not read" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
         return {arm.regime.name: store.encode() for arm in study.arms}
 
     monkeypatch.setattr("topk_platform.running.loop.mlflow_of", lambda *_: "http://none")
-    monkeypatch.setattr(recording, "Feed", sink)
+    monkeypatch.setattr("topk_platform.running.loop.Feed", sink)
     monkeypatch.setattr(recording, "_draw", made)
     for choice in ("on", "off"):
         monkeypatch.setenv("TOPK_REPORT", choice)
@@ -228,14 +228,6 @@ def test_files_that_a_run_could_not_write_are_written_by_the_next_though_nothing
     monkeypatch.setattr(Store, "write", original)
     assert run(STUDY, store=tmp_path / "cut").ran == 0
     assert sizes(tmp_path / "cut") == sizes(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("name", ["classes", "epochs"])
-def test_a_file_that_is_gone_is_written_by_the_next_run_though_nothing_runs(name: str, ended: Path) -> None:
-    before = sizes(ended)
-    (ended / "s" / "tables" / f"{name}.parquet").unlink()
-    assert run(STUDY, store=ended).ran == 0
-    assert sizes(ended) == before
 
 
 def test_results_by_class_go_when_no_confirmation_counts_any_more(ended: Path) -> None:
