@@ -112,11 +112,6 @@ def test_the_answer_has_the_facts_of_its_table(table: Table, said: str, unsaid: 
     assert not unsaid or unsaid not in text, text
 
 
-def test_findings_name_no_command() -> None:
-    table = with_({"covers": "seeds and images, one search"})
-    assert "topk" not in answer(dataclasses.replace(table, stored=False), "top3")
-
-
 def test_both_ends_of_an_interval_are_turned_around_where_a_loss_is_behind() -> None:
     table = a_table({("ldam", "r1"): -0.1})
     key = ("ldam", "r1", "top3")

@@ -33,7 +33,7 @@ from topk_platform import report as report_of
 from topk_platform import table as table_of
 from topk_platform.errors import UserError
 from topk_platform.reports.answer import answer
-from topk_platform.reports.catalogue import PLOTS, TABLE_FORMATS, as_format
+from topk_platform.reports.catalogue import PLOTS
 from topk_platform.reports.page import markdown_report
 from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.result_tables import result_tables
@@ -332,21 +332,6 @@ def test_the_axis_is_the_number_in_which_arms_differ() -> None:
     assert sorted(axis.positions.values()) == [0.1, 1.0, 10.0]
     assert set(axis.series.values()) == {"smooth_topk_svm"}
     assert axis_of(arms_with(1.0)) is None
-
-
-@pytest.mark.parametrize("output", list(TABLE_FORMATS))
-def test_formats_have_every_number_and_name(table: Table, output: str) -> None:
-    made = as_format(output, table, ["top3"])
-    text = str(table) if output == "rich" else str(made)
-    value = table.cells[NAMES[1], "noise-0.2", "top3"].value
-    assert value is not None
-    flat = re.sub(r"<wbr>|\\|[$~{}]", "", text).replace("pm", "±").replace("\N{NO-BREAK SPACE}", " ")
-    number = repr(value.mean) if output == "csv" else f"{100 * value.mean:.1f}"
-    assert number in flat
-    words = ("Noised", "imbalanced", "top-K", "hinge") if output == "latex" else NAMES[2].split("_")
-    for word in (*words, "noise"):
-        assert word in flat
-    assert output in ("csv", "rich") or "77.7" in flat
 
 
 def test_a_table_prints_as_a_table_and_shows_itself(table: Table) -> None:

@@ -11,7 +11,6 @@ from rich.console import Console
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
 from topk_platform.reports.catalogue import TABLE_FORMATS, as_format
-from topk_platform.reports.notes import legend
 from topk_platform.reports.result_tables import to_latex, to_rich
 from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import marked
@@ -89,8 +88,3 @@ def test_findings_have_no_command_that_needs_a_store(output: str) -> None:
     table = dataclasses.replace(a_table("seeds, one search"), stored=False)
     text = str(table) if output == "rich" else str(as_format(output, table))
     assert "`topk" not in text and "topk report" not in text
-
-
-@pytest.mark.parametrize("covers", ["seeds", "seeds, one search", "searches and seeds"])
-def test_a_legend_has_three_lines_at_most(covers: str) -> None:
-    assert 1 <= len(legend(a_table(covers))) <= 3

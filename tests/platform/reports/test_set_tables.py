@@ -64,14 +64,6 @@ def a_table(study: Study | None = None) -> Table:
     return build_table(study, histories)
 
 
-def test_the_smallest_sets_are_best_and_marked() -> None:
-    table = a_table()
-    marks = {row: table.cells[row, "r0", "size95"] for row in LOSSES}
-    assert [marks[row].best for row in LOSSES] == [False, True, False]
-    assert [marks[row].mark for row in LOSSES] == ["", "better", "worse"]
-    assert marks["ldam"].difference is not None and marks["ldam"].difference.mean == pytest.approx(-1.5)
-
-
 def test_sizes_are_reported_in_classes_and_shares_in_percent() -> None:
     text = to_markdown(a_table())
     assert "| ldam | **2.50 ± 0.02** | -1.50 ± 0.01 | △ |" in text

@@ -134,19 +134,6 @@ def test_marks_are_corrected_for_arms_that_select_by_a_metric_that_is_not_shown(
     assert kept.cells[key].p_holm == table.cells[key].p_holm
 
 
-def test_a_study_that_was_searched_shows_all_its_trials(
-    tmp_path: Path, train_study: Callable[[Study, Path], None]
-) -> None:
-    loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})
-    arms = grid([Regime("few", "digits", (PerClass(20),))], [Model("linear")], [loss], k=3, recipe=Recipe(1))
-    study = Study("searched", arms, topk=(1, 3), trials=2, seeds=2)
-    train_study(study, tmp_path)
-    result = findings(study, store=tmp_path)
-    assert result.made["trials"] == 4 and set(result.made["datasets"]) == {"few"}
-    ((chosen,),) = result.table.choices.values()
-    assert chosen.trials == 2 and set(chosen.values) == {"learning_rate"}
-
-
 def test_plots_that_want_a_table_alone_are_drawn(file: Path) -> None:
     data = plots.plotted_table(Findings.read(file).table)
     for kind in ("map", "differences", "accuracy"):

@@ -98,19 +98,6 @@ def test_an_interval_and_its_p_value_say_the_same(seed: int, seeds: int, differe
     assert (result.p < 0.05) == (not result.low <= 0 <= result.high)
 
 
-def test_repeated_searches_are_the_top_level() -> None:
-    """Six seeds of three searches: three numbers, the searches' means, and two degrees of freedom."""
-    values = dict(zip(Repeats(3).seeds(6), (0.5, 0.6, 0.7, 0.52, 0.62, 0.72), strict=True))
-    result, means = interval(values, searches=3), interval({1: 0.51, 2: 0.61, 3: 0.71})
-    assert result is not None and means is not None
-    assert (result.mean, result.half_width, result.n) == (
-        pytest.approx(means.mean),
-        pytest.approx(means.half_width),
-        6,
-    )
-    assert result.covers == "searches and seeds"
-
-
 # Made-up studies of known truth: an image's score is what all networks make of it, a seed's luck and chance.
 
 IMAGES_SD, STUDIES = 2.0, 1500

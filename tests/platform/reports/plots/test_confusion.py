@@ -158,14 +158,12 @@ def class_axes(store: Path) -> list[list[str]]:
     return [[name.get_text() for name in ax.get_yticklabels()] for ax in made.axes if ax.images]
 
 
-def test_arms_that_guessed_different_classes_are_drawn_side_by_side(tmp_path: Path) -> None:
-    without_networks(tmp_path)
-    first, second = class_axes(tmp_path)
-    assert sorted(first) == ["0", "1", "2", "3"] and second == first
-
-
 def test_without_networks_all_classes_have_the_names_that_the_runs_noted(tmp_path: Path) -> None:
     without_networks(tmp_path)
+    first, second = class_axes(tmp_path)
+    assert (
+        sorted(first) == ["0", "1", "2", "3"] and second == first
+    )  # though one of them never guessed class 3
     note = DataNote("of", Samples("r", 9, 9, 2, 5, 3, 3), tuple("abcde"))
     note_data(Store.open(tmp_path).at("s"), {"r": note})
     assert [sorted(names) for names in class_axes(tmp_path)] == [list("abcde")] * 2
