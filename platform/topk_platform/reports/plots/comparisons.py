@@ -47,7 +47,7 @@ def accuracy(data: Plotted) -> Figure:
     and bars show the intervals. If there is a single regime, each loss has a row.
     """
     axis = axis_of(list(data.arms.values()), data.by)
-    if axis is None and len(filled := _with_means(data)) == 1:
+    if axis is None and len(filled := data.columns(data.estimates(difference=False))) == 1:
         return _means(data, filled[0])
     axis = axis or _categories(data)
     lines = _lines(data, axis)
@@ -74,24 +74,12 @@ def accuracy(data: Plotted) -> Figure:
     return made
 
 
-def _with_means(data: Plotted) -> list[str]:
-    """Return the columns that have a mean of the metric."""
-    result = {column for (row, column) in data.arms if _mean(data, row, column) is not None}
-    return [column for column in data.table.columns if column in result]
-
-
-def _mean(data: Plotted, row: str, column: str) -> Estimate | None:
-    cell = data.cell(row, column)
-    return None if cell is None else cell.value
-
-
 def _means(data: Plotted, column: str) -> Figure:
     """Draw the means of one column with their intervals, a row for each loss."""
-    rows = [row for row in data.table.rows if _mean(data, row, column) is not None]
-    made, (ax,) = _rows_of(rows, [column])
-    for position, row in enumerate(rows):
-        if result := _mean(data, row, column):
-            _interval(ax, data, (row, column), position, result, full=True)
+    means = data.estimates(difference=False)
+    made, (ax,) = _rows_of([row for row, _ in means], [column])
+    for position, (key, mean) in enumerate(means.items()):
+        _interval(ax, data, key, position, mean, full=True)
     ax.set_xlabel(f"test {metric_title(data.metric)}\n{wrapped(column, 34)}")
     return made
 
@@ -118,10 +106,10 @@ def _categories(data: Plotted) -> Axis:
 
 def _lines(data: Plotted, axis: Axis) -> dict[tuple[str, str], list[_Point]]:
     lines: dict[tuple[str, str], list[_Point]] = {}
-    for (row, column), arm in data.arms.items():
-        cell = data.cell(row, column)
-        if arm.name in axis.positions and cell is not None and cell.value is not None:
-            point = _Point(axis.positions[arm.name], cell.value, row, column)
+    for (row, column), mean in data.estimates(difference=False).items():
+        arm = data.arms[row, column]
+        if arm.name in axis.positions:
+            point = _Point(axis.positions[arm.name], mean, row, column)
             lines.setdefault((axis.panels[arm.name], axis.series[arm.name]), []).append(point)
     return {key: sorted(points, key=lambda point: point.x) for key, points in lines.items()}
 
@@ -160,8 +148,8 @@ def _ends(point: _Point) -> tuple[float, float, float]:
 
 def differences(data: Plotted) -> Figure:
     """Draw each difference to the baseline with its interval, in a panel per regime; marked ones have full markers."""
-    columns = [c for c in data.table.columns if any(_difference(data, row, c) for row in data.table.rows)]
-    rows = [row for row in data.table.rows if any(_difference(data, row, c) for c in columns)]
+    known = data.estimates(difference=True)
+    columns, rows = data.columns(known), [row for row in data.table.rows if any(row == r for r, _ in known)]
     if not columns:
         why = "the study has no baseline" if data.study.baseline is None else "no pair of seeds has ended"
         raise NothingToPlotError(f"there are no differences of {data.metric} to draw: {why}")
@@ -169,9 +157,9 @@ def differences(data: Plotted) -> Figure:
     for column, ax in zip(columns, axes, strict=True):
         ax.axvline(0, color=INK, linewidth=0.6)
         for position, row in enumerate(rows):
-            if cell := _difference(data, row, column):
-                assert cell.difference is not None  # noqa: S101 - for the type checker
-                _interval(ax, data, (row, column), position, cell.difference, full=bool(cell.mark))
+            if (row, column) in known:
+                full = bool(data.table.cells[row, column, data.metric].mark)
+                _interval(ax, data, (row, column), position, known[row, column], full=full)
     for ax in axes[-min(len(axes), 3) :]:
         ax.set_xlabel(f"{title_of(data.metric)},\n{_above(data)} {data.study.baseline}")
     return made
@@ -180,11 +168,6 @@ def differences(data: Plotted) -> Figure:
 def _above(data: Plotted) -> str:
     less = "(less is better) " if less_is_better(data.metric) else ""
     return f"{unit_of(data.metric, difference=True)} {less}above"
-
-
-def _difference(data: Plotted, row: str, column: str) -> Cell | None:
-    cell = data.cell(row, column)
-    return cell if cell is not None and cell.difference is not None else None
 
 
 def _interval(
@@ -209,9 +192,13 @@ def regimes(data: Plotted) -> Figure:
     ▲ and ▼ are the table's marks; they are hollow in a secondary metric. ≈ marks equivalence. The best mean of each
     column has a frame.
     """
-    baseline = data.study.baseline
-    result = {key: v for key in data.arms if not math.isnan(v := _mapped(data, *key))}
-    if not result or (baseline and not any(_difference(data, *key) for key in result)):
+    baseline, scale = data.study.baseline, scale_of(data.metric)
+    shown = data.estimates(difference=baseline is not None)
+    result = {key: scale * estimate.mean for key, estimate in shown.items()}
+    if baseline is not None:
+        means = data.estimates(difference=False)
+        result |= {key: 0.0 for key in means if data.arms[key].loss.label == baseline}
+    if not shown:
         raise NothingToPlotError(f"there are no differences or means of {data.metric} to draw")
     rows, columns, turned = data.table.rows, data.table.columns, len(data.table.columns) > _WIDE
     down, across = (columns, rows) if turned else (rows, columns)
@@ -229,8 +216,8 @@ def regimes(data: Plotted) -> Figure:
         key = (value - span[0]) / max(span[1] - span[0], 1e-9)
         _entry(ax, data.table.cells[row, column, data.metric], x, y, value, key)
     _named(ax, down, across)
-    shown = f"{_above(data)}\n{baseline}" if baseline else unit_of(data.metric)
-    made.colorbar(image, ax=ax, label=f"test {title_of(data.metric)},\n{shown}", pad=0.02)
+    unit = f"{_above(data)}\n{baseline}" if baseline else unit_of(data.metric)
+    made.colorbar(image, ax=ax, label=f"test {title_of(data.metric)},\n{unit}", pad=0.02)
     return made
 
 
@@ -241,17 +228,6 @@ def _named(ax: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
     ax.tick_params(length=0)
     for spine in ax.spines.values():
         spine.set_visible(False)
-
-
-def _mapped(data: Plotted, row: str, column: str) -> float:
-    cell = data.cell(row, column)
-    if cell is None or cell.value is None:
-        return math.nan
-    if data.study.baseline is None:
-        return scale_of(data.metric) * cell.value.mean
-    if data.arms[row, column].loss.label == data.study.baseline:
-        return 0.0
-    return math.nan if cell.difference is None else scale_of(data.metric) * cell.difference.mean
 
 
 def _entry(ax: Axes, cell: Cell, x: int, y: int, value: float, position: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,8 +18,8 @@ from topk_platform.errors import UserError
 from topk_platform.records.history import ArmHistory
 from topk_platform.records.per_image import read_guesses
 from topk_platform.records.rows import Row
-from topk_platform.results.cells import Cell
 from topk_platform.results.from_store import Held
+from topk_platform.results.intervals import Estimate
 from topk_platform.results.table import Table, row_and_column
 from topk_platform.specs import Arm, Study, less_is_better
 
@@ -198,9 +199,11 @@ class Plotted:
         result = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
         return {key: arm for key, arm in result.items() if key in self.table.confirmations}
 
-    def cell(self, row: str, column: str) -> Cell | None:
-        """Return a cell of the metric to draw."""
-        return self.table.cells.get((row, column, self.metric))
+    def estimates(self, *, difference: bool) -> dict[tuple[str, str], Estimate]:
+        """Return the means of the metric to draw, or their differences to the baseline, by row and column."""
+        cells = {key: self.table.cells.get((*key, self.metric)) for key in self.arms}
+        values = {key: c.difference if difference else c.value for key, c in cells.items() if c is not None}
+        return {key: estimate for key, estimate in values.items() if estimate is not None}
 
     def columns(self, keys: Iterable[tuple[str, str]]) -> list[str]:
         """Return the columns of some arms, in the order of the table.
@@ -240,19 +243,13 @@ class Plotted:
         rows = self.table.rows
         if len(rows) <= _CROWD:
             return frozenset(rows)
-        labels = {row: arm.loss.label for (row, _), arm in self.arms.items()}
-        leads: dict[str, float] = {}
-        for row, label in labels.items():
-            leads[label] = leads.get(label, 0.0) + self._lead(row)
-        leads.pop(self.study.baseline or "", None)
-        leading = {self.study.baseline, *sorted(leads, key=lambda label: -leads[label])[:_NAMED]}
-        return frozenset(row for row, label in labels.items() if label in leading)
-
-    def _lead(self, row: str) -> float:
-        cells = [self.cell(row, column) for column in self.table.columns]
-        result = [c.difference or c.value for c in cells if c is not None]
-        sign = -1 if less_is_better(self.metric) else 1
-        return sign * sum(estimate.mean for estimate in result if estimate is not None)
+        leads: Counter[str] = Counter()
+        for key, estimate in (self.estimates(difference=False) | self.estimates(difference=True)).items():
+            sign = -1 if less_is_better(self.metric) else 1
+            leads[self.arms[key].loss.label] += sign * estimate.mean  # type: ignore[assignment]
+        del leads[self.study.baseline or ""]
+        leading = {self.study.baseline, *(label for label, _ in leads.most_common(_NAMED))}
+        return frozenset(row for (row, _), arm in self.arms.items() if arm.loss.label in leading)
 
     def line_look(self, row: str, column: str) -> Look:
         """Return how the loss of a cell is drawn in a plot of many losses: in grey if it is not :attr:`named`."""
