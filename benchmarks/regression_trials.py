@@ -23,7 +23,7 @@ from topk_losses import use_backend
 from topk_platform.data import Dataset, Source, load
 from topk_platform.data.datasets.cifar import SUPERCLASSES
 from topk_platform.data.folders import data_at
-from topk_platform.data.images.backbones import untrained_backbone
+from topk_platform.data.images.backbones import load_backbone
 from topk_platform.data.wrong_labels import write_labels
 from topk_platform.specs import (
     EMA,
@@ -310,7 +310,7 @@ def _write_parquet(folder: Path) -> None:
 def _write_features(folder: Path) -> None:
     _write_photos(folder)
     torch.manual_seed(0)
-    torch.save(untrained_backbone(f"torchvision/{_BACKBONE}", _SIDE).network.state_dict(), folder / _WEIGHTS)
+    torch.save(load_backbone(f"torchvision/{_BACKBONE}", _SIDE, None).network.state_dict(), folder / _WEIGHTS)
 
 
 def _write_confusion(folder: Path) -> None:

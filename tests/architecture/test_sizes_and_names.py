@@ -38,9 +38,7 @@ LARGE_FOLDERS = {
 MOST_FILES = 15
 
 # Files of the platform with more lines than a reader takes in at once; none is added.
-LONG_FILES = {
-    "data/datasets/parquet.py": "a dataset in Parquet files",
-}
+LONG_FILES = {}
 LONGEST_FILE = 300
 # The least median of the lines of a folder's files: small files that are read together are one.
 LEAST_MEDIAN = 100

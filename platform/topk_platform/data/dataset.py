@@ -230,6 +230,11 @@ class Dataset:
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
     @property
+    def example(self) -> Dataset:
+        """The dataset itself: code that reads facts of a population's example takes a dataset, too."""
+        return self
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one input."""
         return tuple(self.train.inputs.shape[1:])

@@ -214,7 +214,7 @@ def check_source(regime: Regime, source: Source) -> None:
         raise UserError(
             f"regime {regime.name}: dataset {regime.dataset} must have at least two classes, got {source.classes}"
         )
-    dataset = _example(source)
+    dataset = source.example
     if 0 in dataset.shape:
         raise UserError(
             f"dataset {regime.dataset}: inputs must hold numbers, got samples of shape {dataset.shape}"
@@ -226,12 +226,8 @@ def check_source(regime: Regime, source: Source) -> None:
         _check_repeats(regime, source)
 
 
-def _example(source: Source) -> Dataset:
-    return source.example if isinstance(source, Population) else source
-
-
 def _check_repeats(regime: Regime, source: Source) -> None:
-    if _example(read(regime)).fingerprint == _example(source).fingerprint:
+    if read(regime).example.fingerprint == source.example.fingerprint:
         return
     if isinstance(source, Population):
         raise UserError(

@@ -5,17 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import os
+import uuid
+import zlib
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO
+from zipfile import BadZipFile
+
+import numpy as np
 
 from topk_platform.errors import MissingDataError, UserError, reason
 from topk_platform.specs.checks import absolute, check_not_blank
 
 __all__ = [
     "ENDINGS",
+    "arrays_in",
     "cache_folder",
+    "check_on_disk",
     "data_at",
     "data_folder",
     "folders_below",
@@ -27,6 +35,7 @@ __all__ = [
     "pixel_folder",
     "rows_of_table",
     "use_data_folder",
+    "write_whole",
 ]
 
 _VARIABLE = "TOPK_DATA"
@@ -95,6 +104,49 @@ def pixel_folder() -> Path | None:
     They are large, about 260 kB each for a shorter side of 256, so they are kept only if the user asks for it.
     """
     return cache_folder() / "pixels" if os.environ.get(_CACHE_VARIABLE) else None
+
+
+def write_whole(file: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file that other processes see whole or not at all, and its folder.
+
+    Args:
+        file: The file.
+        write: A function that writes the content.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    part = file.with_name(f"{file.name}.{uuid.uuid4().hex}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as content:
+            write(content)
+        part.replace(file)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def arrays_in(file: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of an ``.npz`` file by name; nothing in it is unpickled.
+
+    Raises:
+        OSError: if there is no such file, or it holds something else or only a part.
+    """
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (ValueError, TypeError, LookupError, EOFError, BadZipFile, zlib.error) as error:
+        raise OSError(str(error)) from error
+
+
+def check_on_disk(dataset: str, root: Path, names: Iterable[str], remedy: str) -> None:
+    """Raise ``MissingDataError``, with a remedy, unless a dataset's folder holds files or folders of these names."""
+    lacking = [name for name in names if not (root / name).exists()]
+    if lacking:
+        raise MissingDataError(
+            f"dataset {dataset} is not on disk: {root} lacks {', '.join(lacking)}. {remedy}"
+        )
 
 
 ENDINGS = (

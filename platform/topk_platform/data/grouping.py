@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Generator, Tensor
 from topk_platform.data.arrays import class_numbers
 from topk_platform.data.dataset import Split
 from topk_platform.data.folders import rows_of_table
+from topk_platform.data.images.listing import SPLITS
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check, first_few
 
@@ -241,9 +243,10 @@ def _assign_rest(counts: Any, order: Numbers, shares: Any, part: Numbers) -> Non
 
 def check_apart(splits: Mapping[str, Split]) -> None:
     """Raise ``UserError`` if two splits share a group."""
-    held = {name: set(s.groups.tolist()) for name, s in splits.items() if s.groups is not None}
-    for first, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
-        both = held.get(first, set()) & held.get(other, set())
+    grouped = {name: splits[name].groups for name in SPLITS if name in splits}
+    held = {name: set(groups.tolist()) for name, groups in grouped.items() if groups is not None}
+    for first, other in combinations(held, 2):
+        both = held[first] & held[other]
         check(
             not both,
             f"{len(both)} groups are in {first} and in {other}, so the score would be measured on groups that were "

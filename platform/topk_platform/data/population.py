@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -85,26 +86,6 @@ Source = Dataset | Population
 """A regime's dataset before the conditions: the same for every seed, or drawn for each seed."""
 
 
-@dataclass(frozen=True)
-class _MarkedDataset(Dataset):
-    mark: str = ""
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """The fingerprint of the data before conditions and of the files."""
-        return self.mark
-
-
-@dataclass(frozen=True)
-class _MarkedPopulation(Population):
-    mark: str = ""
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """The fingerprint of the definition and of the files."""
-        return self.mark
-
-
 def with_files(source: Source, files: Sequence[str], folder: Path) -> Source:
     """Return the same data with a fingerprint that changes with the bytes of some files.
 
@@ -122,9 +103,9 @@ def with_files(source: Source, files: Sequence[str], folder: Path) -> Source:
     state = hashlib.sha256(source.fingerprint.encode())
     for name in files:
         state.update(hashlib.sha256(_bytes(folder / name)).digest())
-    given = {field.name: getattr(source, field.name) for field in fields(source)}
-    kind = _MarkedPopulation if isinstance(source, Population) else _MarkedDataset
-    return kind(**given, mark=state.hexdigest()[:20])
+    marked = copy.copy(source)
+    object.__setattr__(marked, "fingerprint", state.hexdigest()[:20])  # in place of the one that is computed
+    return marked
 
 
 def _bytes(path: Path) -> bytes:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -18,6 +15,7 @@ from torch import Generator, Tensor
 
 from topk_platform.data.arrays import to_labels
 from topk_platform.data.dataset import Dataset, Split
+from topk_platform.data.folders import arrays_in, rows_of_table
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
 
@@ -51,7 +49,8 @@ def read_confusion(path: Path, classes: int, names: Sequence[str]) -> Tensor:
         UserError: if the matrix is not square, has another number of classes, has a negative or infinite entry, a row
             of zeros or a row of shares that do not sum to 1, or its names are not those of the dataset.
     """
-    rows = _csv_rows(path)
+    rows = [[cell.strip() for cell in row] for row in rows_of_table(path, "a confusion matrix")]
+    check(bool(rows), f"{path} must hold a confusion matrix, got an empty file")
     header = rows[0] if not _is_number(rows[0][0]) else None
     if header is not None:
         rows = rows[1:]
@@ -62,22 +61,13 @@ def read_confusion(path: Path, classes: int, names: Sequence[str]) -> Tensor:
         f"{path} must hold a row and a column for each of the {classes} classes, got rows of "
         f"{first_few([str(len(row)) for row in rows])} numbers in {len(rows)} rows",
     )
-    matrix = _checked(path, torch.tensor(_numbers(path, rows), dtype=torch.float64))
+    strange = [cell for row in rows for cell in row if not _is_number(cell)]
+    check(not strange, f"{path} must hold numbers, got {first_few([repr(cell) for cell in strange])}")
+    numbers = [[float(cell) for cell in row] for row in rows]
+    matrix = _checked(path, torch.tensor(numbers, dtype=torch.float64))
     if header is not None:
         matrix = _in_class_order(path, matrix, header[1:], names)
     return matrix
-
-
-def _csv_rows(path: Path) -> list[list[str]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
-    except FileNotFoundError as error:
-        raise MissingDataError(f"the confusion matrix {path} does not exist") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read as a CSV file: {error}") from error
-    check(bool(rows), f"{path} must hold a confusion matrix, got an empty file")
-    return rows
 
 
 def _is_number(text: str) -> bool:
@@ -86,12 +76,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _numbers(path: Path, rows: Sequence[Sequence[str]]) -> list[list[float]]:
-    strange = [cell for row in rows for cell in row if not _is_number(cell)]
-    check(not strange, f"{path} must hold numbers, got {first_few([repr(cell) for cell in strange])}")
-    return [[float(cell) for cell in row] for row in rows]
 
 
 def _checked(path: Path, matrix: Tensor) -> Tensor:
@@ -165,7 +149,13 @@ def read_labels(path: Path, dataset: Dataset) -> Tensor:
         UserError: if the file does not hold these arrays, a label is not one of the classes, no sample of the file is
             in the training split, or there is no ``sample`` and not one label per training sample.
     """
-    arrays = _arrays(path)
+    try:
+        arrays = arrays_in(path)
+    except FileNotFoundError as error:
+        raise MissingDataError(f"the file of labels {path} does not exist") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read as an .npz file of arrays: {error}") from error
+    check("label" in arrays, f"{path} must hold an array 'label', and 'sample' where it is not in order")
     given = arrays["label"]
     check(
         given.ndim == 1 and given.dtype.kind in "iu" and len(given) > 0,
@@ -183,25 +173,6 @@ def read_labels(path: Path, dataset: Dataset) -> Tensor:
         )
         return torch.from_numpy(given.astype(np.int64))
     return _matched(path, arrays["sample"], given, dataset.train)
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ("label", "sample") if name in file}
-    except FileNotFoundError as error:
-        raise MissingDataError(f"the file of labels {path} does not exist") from error
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        EOFError,
-        BadZipFile,
-        zlib.error,
-    ) as error:  # also for an .npy file
-        raise UserError(f"{path} cannot be read as an .npz file of arrays: {error}") from error
-    check("label" in arrays, f"{path} must hold an array 'label', and 'sample' where it is not in order")
-    return arrays
 
 
 def _matched(path: Path, keys: np.ndarray[Any, Any], given: np.ndarray[Any, Any], train: Split) -> Tensor:

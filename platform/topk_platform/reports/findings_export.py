@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from topk_platform.data import Population, apply_conditions, data_at, load
+from topk_platform.data import apply_conditions, data_at, load
 from topk_platform.data.wrong_labels import Tracked, wrong_share
 from topk_platform.errors import UserError
 from topk_platform.identity import environment_of
@@ -74,8 +74,7 @@ def situation_of(regime: Regime, k: int) -> Situation:
         (10, True, True, 0.2, 3)
     """
     others = [condition for condition in regime.conditions if not isinstance(condition, LabelNoise)]
-    source = load(regime)
-    source = source.example if isinstance(source, Population) else source
+    source = load(regime).example
     source = source.with_train(Tracked.of(source.train))
     dataset = apply_conditions(source, others, lambda _role: torch.Generator().manual_seed(0))
     counts = [count for count in dataset.class_counts.tolist() if count]

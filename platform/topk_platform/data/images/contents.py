@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
 import warnings
-import zipfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from topk_platform.data.folders import cache_folder
+from topk_platform.data.folders import arrays_in, cache_folder, write_whole
 from topk_platform.data.images.decoding import pool
 from topk_platform.data.images.in_files import Images
 
 __all__ = ["contents"]
 
-_State = tuple[
-    bytes, int, int
-]  # a file's path below the dataset's folder, its size and the date of its last change
+_State = tuple[bytes, int, int]
+"""A file's path below the dataset's folder, its size and the date of its last change."""
 
 
 def contents(images: Tensor | Images) -> list[bytes]:
@@ -72,26 +71,22 @@ def _contents_of_files(root: Path, names: Sequence[bytes]) -> list[bytes]:
 
 def _read(file: Path) -> dict[_State, bytes]:
     try:
-        with np.load(file, allow_pickle=False) as data:
-            states = zip(data["names"].tolist(), *data["states"].T.tolist(), strict=True)
-            return dict(zip(states, map(bytes, data["contents"]), strict=True))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):  # there is none yet, or half a file
+        data = arrays_in(file)
+        states = zip(data["names"].tolist(), *data["states"].T.tolist(), strict=True)
+        return dict(zip(states, map(bytes, data["contents"]), strict=True))
+    except (OSError, KeyError):  # there is none yet, or half a file
         return {}
 
 
 def _write(file: Path, known: Mapping[_State, bytes]) -> None:
-    part = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.npz")
+    arrays: dict[str, Any] = {
+        "names": np.array([name for name, *_ in known], dtype=np.bytes_),
+        "states": np.array([state for _, *state in known], dtype=np.int64),
+        "contents": np.frombuffer(b"".join(known.values()), np.uint8).reshape(-1, 16),
+    }
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            part,
-            names=np.array([name for name, *_ in known], dtype=np.bytes_),
-            states=np.array([state for _, *state in known], dtype=np.int64),
-            contents=np.frombuffer(b"".join(known.values()), np.uint8).reshape(-1, 16),
-        )
-        part.replace(file)
+        write_whole(file, partial(np.savez, **arrays))
     except OSError as error:
-        part.unlink(missing_ok=True)
         warnings.warn(
             f"every process reads all images anew, because what it notes of them cannot be kept: {error}. Name a "
             "folder that can be written to with TOPK_CACHE",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.nn import functional
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.images.contents import contents
 from topk_platform.data.images.in_files import Images
+from topk_platform.data.images.listing import SPLITS
 from topk_platform.specs.checks import check, first_few, plural
 
 __all__ = [
@@ -26,8 +28,6 @@ __all__ = [
     "same_images",
     "united",
 ]
-
-_PAIRS = (("train", "validation"), ("train", "test"), ("validation", "test"))
 
 
 def same_images(splits: Mapping[str, Split]) -> dict[str, Tensor]:
@@ -119,9 +119,7 @@ def apart(
         UserError: if two splits share an image, unless ``drop``.
     """
     kept = {name: torch.ones(len(split), dtype=torch.bool) for name, split in splits.items()}
-    for earlier, later in _PAIRS:
-        if not {earlier, later} <= set(splits):
-            continue
+    for earlier, later in combinations([name for name in SPLITS if name in splits], 2):
         shared = torch.isin(numbers[earlier], numbers[later])
         kept[earlier] &= ~shared
         rows = shared.nonzero()[:, 0].tolist()
@@ -211,7 +209,7 @@ Row = tuple[str, str, str, str, float]
 def _near_copies(dataset: Dataset, features: dict[str, Tensor]) -> Iterator[Row]:
     splits = dataset.splits
     rows = []
-    for earlier, later in (("train", "validation"), ("train", "test"), ("validation", "test")):
+    for earlier, later in combinations(splits, 2):
         cosines = features[earlier] @ features[later].T
         best, nearest = cosines.max(1)
         # Where images of different classes are as alike, as drawings of one style, being alike says nothing.

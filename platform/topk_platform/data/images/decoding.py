@@ -25,6 +25,7 @@ __all__ = [
     "MODES",
     "UnreadableImageError",
     "appearance",
+    "cores",
     "covering",
     "crop",
     "decoders",
@@ -124,6 +125,11 @@ class UnreadableImageError(UserError):
     """A file holds no image, or only part of an image."""
 
 
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def decoders() -> int:
     """Return the number of decoding threads of a process: the environment's ``TOPK_DECODERS``, or one per core.
 
@@ -135,7 +141,7 @@ def decoders() -> int:
     """
     text = os.environ.get(_VARIABLE)
     if text is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cores()
     if not text.isdigit() or int(text) < 1:
         raise UserError(f"{_VARIABLE} must be a number of threads of at least 1, got {text!r}")
     return int(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import sys
 import time
@@ -20,10 +19,11 @@ from safetensors.torch import save
 from torch import Tensor
 
 from topk_platform.data.dataset import Dataset, Split
-from topk_platform.data.folders import cache_folder
+from topk_platform.data.folders import cache_folder, write_whole
 from topk_platform.data.images.backbones import Backbone
 from topk_platform.data.images.contents import contents
 from topk_platform.data.images.copies import notes_on_features
+from topk_platform.data.images.decoding import cores
 from topk_platform.data.images.in_files import DECODING_VERSION, Images
 from topk_platform.errors import UserError
 
@@ -163,13 +163,10 @@ def _contents_in(file: Path) -> list[bytes]:
 
 def _write(file: Path, every: Sequence[bytes], features: Tensor) -> None:
     contents = torch.frombuffer(bytearray(b"".join(every)), dtype=torch.uint8).view(len(every), -1)
-    part = file.with_name(f"{file.name}.{os.getpid()}")
+    whole = save({"contents": contents, "features": features})
     try:
-        # with the folder's default permissions, so that other users' workers can read it
-        part.write_bytes(save({"contents": contents, "features": features}))
-        part.replace(file)
+        write_whole(file, lambda kept: kept.write(whole))
     except OSError as error:
-        part.unlink(missing_ok=True)
         free = shutil.disk_usage(file.parent).free
         raise UserError(
             f"{features.nbytes / 1e6:.0f} MB of features cannot be kept in {file.parent.parent}, which has "
@@ -190,7 +187,7 @@ def _computed(split: Split, backbone: Backbone, what: str) -> Tensor:
     images = split.inputs
     batches = images.stream(rows) if isinstance(images, Images) else (images[part] for part in rows)
     parts = []
-    with torch.inference_mode(), _all_cores(), _room_on_the_gpu(backbone):
+    with torch.inference_mode(), _all_cores(), _enough_memory(backbone):
         for batch in batches:
             full = batch[torch.arange(_BATCH) % len(batch)]
             parts.append(_features(backbone, full.to(device))[: len(batch)])
@@ -199,7 +196,7 @@ def _computed(split: Split, backbone: Backbone, what: str) -> Tensor:
 
 
 @contextmanager
-def _room_on_the_gpu(backbone: Backbone) -> Iterator[None]:
+def _enough_memory(backbone: Backbone) -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -223,9 +220,7 @@ def _features(backbone: Backbone, images: Tensor) -> Tensor:
 def _all_cores() -> Iterator[None]:
     """Let torch use all cores in the block, because a worker's trials have only few threads."""
     before = torch.get_num_threads()
-    torch.set_num_threads(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    torch.set_num_threads(cores())
     try:
         yield
     finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import struct
-import uuid
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from topk_platform.data.folders import pixel_folder
+from topk_platform.data.folders import pixel_folder, write_whole
 from topk_platform.data.images.decoding import (
     Pixels,
     UnreadableImageError,
@@ -228,24 +227,15 @@ def _read_cached(path: Path) -> Pixels | None:
 
 
 def _write_cached(folder: Path, path: Path, pixels: Pixels) -> None:
+    header = _HEADER.pack(*pixels.shape[:2])
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        disk = shutil.disk_usage(path.parent)
+        folder.mkdir(parents=True, exist_ok=True)
+        disk = shutil.disk_usage(folder)
         if disk.free - pixels.nbytes >= _FREE_FRACTION * disk.total:
-            _write(path, pixels)
+            write_whole(path, lambda file: file.write(header + pixels.tobytes()))
     except OSError as error:  # its strerror lacks the image's name, so that Python shows the warning once
         warnings.warn(
             f"scaled images cannot be kept in {folder}, so each is decoded whenever it is needed: {error.strerror}. "
             "Name another folder with TOPK_CACHE",
             stacklevel=2,
         )
-
-
-def _write(path: Path, pixels: Pixels) -> None:
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        part.write_bytes(_HEADER.pack(*pixels.shape[:2]) + pixels.tobytes())
-        part.replace(path)  # atomic, even if other processes write the same file
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import uuid
 import warnings
-import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from topk_platform.data.folders import cache_folder
+from topk_platform.data.folders import arrays_in, cache_folder, write_whole
 from topk_platform.data.images.decoding import pool
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
@@ -115,7 +114,8 @@ def from_files(
         UserError: if a file lists no images of its split, or the splits have different classes.
     """
     status = {name: (root / name).stat() for name in files.values()}
-    stamp = _stamp(f"{name} {file.st_size} {file.st_mtime_ns}" for name, file in status.items())
+    lines = [f"{name} {file.st_size} {file.st_mtime_ns}" for name, file in status.items()]
+    stamp = hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
     def make() -> FileList:
         classes: list[str] = []
@@ -174,10 +174,6 @@ def size_of(path: str | Path) -> int:
         return -1
 
 
-def _stamp(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-
-
 def file_list(
     root: Path,
     samples: Sequence[Sample],
@@ -228,39 +224,28 @@ def _is_unchanged(root: Path, folder: bytes, date: int) -> bool:
 
 
 def _read(file: Path, root: Path, stamp: str) -> FileList | None:
+    """Return a kept list; None if it is missing, incomplete or no longer true, and must be made again."""
     try:
-        with np.load(file, allow_pickle=False) as data:
-            if str(data["stamp"]) != stamp:
-                return None
-            inner = tuple(zip(data["inner"].tolist(), data["dates"].tolist(), strict=True))
-            if not all(_is_unchanged(root, *folder) for folder in inner):
-                return None
-            classes = tuple(str(name) for name in data["classes"])
-            labels = torch.from_numpy(data["labels"])
-            return FileList(
-                root,
-                data["names"],
-                data["sizes"],
-                labels,
-                data["parts"],
-                classes,
-                str(data["note"]),
-                stamp,
-                inner,
-            )
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,  # an empty file, which a machine that loses its power may leave
-        zipfile.BadZipFile,
-    ):  # the list is missing or incomplete and must be made again
+        data = arrays_in(file)
+        inner = tuple(zip(data["inner"].tolist(), data["dates"].tolist(), strict=True))
+        if str(data["stamp"]) != stamp or not all(_is_unchanged(root, *folder) for folder in inner):
+            return None
+        return FileList(
+            root=root,
+            names=data["names"],
+            sizes=data["sizes"],
+            labels=torch.from_numpy(data["labels"]),
+            parts=data["parts"],
+            classes=tuple(map(str, data["classes"])),
+            note=str(data["note"]),
+            stamp=stamp,
+            inner=inner,
+        )
+    except (OSError, KeyError):
         return None
 
 
 def _write(file: Path, files: FileList) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.npz")
     arrays: dict[str, Any] = {
         "names": files.names,
         "sizes": files.sizes,
@@ -272,9 +257,4 @@ def _write(file: Path, files: FileList) -> None:
         "inner": np.array([name for name, _ in files.inner], dtype=np.bytes_),
         "dates": np.array([date for _, date in files.inner], dtype=np.int64),
     }
-    try:
-        np.savez(part, **arrays)
-        part.replace(file)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    write_whole(file, partial(np.savez, **arrays))

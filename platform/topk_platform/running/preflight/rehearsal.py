@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from topk_platform.data import Dataset, Images, Population, Source
+from topk_platform.data import Images, Source
 from topk_platform.errors import UserError, as_user_error, reason
 from topk_platform.models import MODELS, build_model
 from topk_platform.references import is_reference, look_up
@@ -100,7 +100,7 @@ def _fault_alone(arm: Arm, dataset: Source) -> str:
 
 def _few(dataset: Source) -> tuple[Tensor, Tensor]:
     """Return a few training inputs, as networks take them, and their labels; black images for images in files."""
-    data: Dataset = dataset.example if isinstance(dataset, Population) else dataset
+    data = dataset.example
     labels = data.train.labels[:_SAMPLES]
     if isinstance(data.train.inputs, Images):
         return torch.zeros(len(labels), *data.shape), labels

@@ -22,7 +22,7 @@ from torchvision.transforms.v2 import functional
 from topk_platform import LabelNoise, LongTail, PerClass, TrainFraction, UserError
 from topk_platform.data import Images, apply_conditions, image_files, image_folder
 from topk_platform.data.datasets import image_files as image_files_module
-from topk_platform.data.images import decoding, in_files, listing, own_files
+from topk_platform.data.images import decoding, in_files, own_files
 from topk_platform.data.images.decoding import UnreadableImageError, crop
 from topk_platform.data.images.in_files import scaled
 from topk_platform.data.images.listing import FileList
@@ -144,9 +144,7 @@ def test_kept_pixels_leave_others_room(tmp_path: Path, monkeypatch: pytest.Monke
     assert not [result for result in (tmp_path / "cache").rglob("*") if result.is_file()]
 
 
-def half_written(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content[: len(content) // 2])
+def no_space(path: Path, _target: Path) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
 
@@ -157,7 +155,7 @@ def test_pixels_that_cannot_be_kept_are_one_warning_and_leave_nothing(
     cache = tmp_path / "cache"
     monkeypatch.setenv("TOPK_CACHE", str(cache))
     if reason == "full":
-        monkeypatch.setattr(Path, "write_bytes", half_written)
+        monkeypatch.setattr(Path, "replace", no_space)
     else:
         cache.touch()
     for name in ("a.jpg", "b.jpg"):
@@ -215,7 +213,7 @@ def test_a_list_that_cannot_be_kept_is_made_anew(folder: Path, monkeypatch: pyte
 def test_a_list_for_which_the_disk_has_no_room_leaves_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing.np, "savez", lambda path, **arrays: half_written(path, bytes(9)))
+    monkeypatch.setattr(Path, "replace", no_space)
     with pytest.warns(UserWarning, match=r"every process makes the list .*TOPK_CACHE"):
         assert len(from_folders(folder / "inaturalist", {"train": "train"}))
     assert not list((folder / ".topk" / "lists").iterdir())
