@@ -215,13 +215,16 @@ def resnet_small(
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), make_head(channels, classes, head))
 
 
-def densenet121_small(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+def densenet121_small(
+    shape: tuple[int, ...], classes: int, head: str = "linear", layers: int = 24
+) -> nn.Module:
     """Return DenseNet-121 for 32×32 images: a 3×3 first convolution of stride 1, and no pooling before the blocks.
 
     Args:
         shape: ``(channels, height, width)``.
         classes: L.
         head: ``"linear"`` or ``"cosine"``.
+        layers: The most layers that a block has: with 24 they have 6, 12, 24 and 16, as published.
 
     Source:
         G. Huang et al., Densely Connected Convolutional Networks, CVPR 2017, Table 1, in the usual form for CIFAR,
@@ -231,9 +234,9 @@ def densenet121_small(shape: tuple[int, ...], classes: int, head: str = "linear"
         >>> sum(p.numel() for p in densenet121_small((3, 32, 32), 100).parameters())
         7048548
     """
-    from torchvision.models import densenet121  # noqa: PLC0415 - as above
+    from torchvision.models import DenseNet  # noqa: PLC0415 - as above
 
-    net: nn.Module = densenet121(weights=None)
+    net: nn.Module = DenseNet(block_config=tuple(min(size, layers) for size in (6, 12, 24, 16)))
     features = net.get_submodule("features")
     features.conv0 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
     for name in ("norm0", "relu0", "pool0"):

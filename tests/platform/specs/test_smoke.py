@@ -83,6 +83,13 @@ def test_no_weights_are_needed(dataset: str) -> None:
     assert smoke_arm(arm(model=own), 8).model == own
 
 
+def test_networks_by_their_depth_have_few_layers() -> None:
+    model = Model("densenet", {"depth": 40, "grow": 3}, label="densenet40-40")
+    small = smoke_arm(arm("cifar100", model=model), 8).model
+    assert small == Model("densenet", {"depth": 7, "growth": 4, "grow": 3}, label="densenet40-40")
+    assert smoke_arm(arm("digits", model=Model("mlp", {"depth": 3})), 8).model.options == {"depth": 3}
+
+
 def test_batches_are_small_wherever_they_are_said() -> None:
     recipe = smoke_arm(arm(recipe=Recipe(90, batch_size=256)), 8).recipe
     assert recipe.batch_size == 16
