@@ -279,7 +279,8 @@ def _samples(plan: Plan, run: str) -> Iterator[str]:
     for text, regimes in alike.items():
         yield f"{', '.join(regimes)}: {text}"
     if plan.samples and plan.left:
-        yield f"W{what_can_be_seen(min(samples.test for samples in plan.samples))[1:]}"
+        least = min(plan.samples, key=lambda samples: samples.test)
+        yield f"W{what_can_be_seen(least.test, grouped=bool(least.groups))[1:]}"
 
 
 def _feeds(plan: Plan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,7 +20,17 @@ from topk_platform.records.storage.store import Store
 from topk_platform.specs import Arm, Study, Trial
 from topk_platform.specs.checks import absolute
 
-__all__ = ["GONE", "LastRun", "Recorded", "RecordedTrial", "as_recorded", "find", "note_plan", "read_plan"]
+__all__ = [
+    "GONE",
+    "LastRun",
+    "Recorded",
+    "RecordedTrial",
+    "as_recorded",
+    "find",
+    "finished_before",
+    "note_plan",
+    "read_plan",
+]
 
 GONE = "arms that the study no longer has"
 """The reason why trials of other arms do not count."""
@@ -116,6 +126,7 @@ def as_recorded(study: Study, ledger: Ledger) -> Study:
 
 
 _FILE = "plan.json"
+_BUDGET = ("searches", "trials", "seeds")
 
 
 @dataclass(frozen=True)
@@ -158,6 +169,24 @@ def note_plan(store: Store, study: Study, data: str | Path | None = None) -> Non
     """
     asked = {"study": json.loads(study.to_json()), "changed": study.changed}
     store.write(_FILE, with_checksum({**asked, "data": "" if data is None else str(absolute(data))}))
+
+
+def finished_before(last: LastRun | None, part: Study, ended: Callable[[Study], bool]) -> Study:
+    """Return a study with the larger of its budget and the last run's, if that has ended: a smaller one hides nothing.
+
+    Args:
+        last: What the last run was asked for.
+        part: The study with the budget that is requested now.
+        ended: Whether no trial of a study is left.
+    """
+    if last is None:
+        return part
+    numbers = {name: max(getattr(last.study, name), getattr(part, name)) for name in _BUDGET}
+    with suppress(UserError):  # trials and seeds that are no multiple of the searches
+        larger = part.with_budget(**numbers)
+        if any(numbers[name] != getattr(part, name) for name in _BUDGET) and ended(larger):
+            return larger
+    return part
 
 
 def read_plan(store: Store) -> LastRun | None:

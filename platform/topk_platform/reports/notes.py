@@ -42,9 +42,11 @@ def setting(table: Table) -> str:
     if len(searches) == 1:
         count = searches.pop()
         times = "one search" if count == 1 else f"{count} searches"
-        parts.append(
-            f"{times} of {plural(study.trials // count, 'trial')}, the best on validation data is tested"
+        epochs = [arm.recipe.epochs for arm in study.arms]
+        each = (
+            f"{plural(study.trials // count, 'trial')} of {in_range(epochs)} epoch{'s' * (max(epochs) > 1)}"
         )
+        parts.append(f"{times} of {each}, the best on validation data is tested")
     counts: dict[str, list[int]] = {}
     for column, number in table.tested.items():
         counts.setdefault(table.units.get(column, "test images"), []).append(number)

@@ -79,7 +79,7 @@ class Again:
     """What is trained again, although the ledger has it.
 
     Args:
-        asked: The keys of what the user asks for: failed trials, and confirmations that lack measures of the user's own.
+        asked: The keys of what the user asks for: failed trials, and confirmations that lack an own measure.
         unsound: The missing and damaged files of confirmations that the part's table uses.
         damaged: The damaged files of all confirmations. They include those of arms that this run does not train: once
             files are set aside, tables report them as missing.
@@ -104,7 +104,7 @@ class Again:
             whole: The study as it is defined.
             part: The part that the run trains.
             counted: Which rows count, by arm identity.
-            options: The options of the run: whether failed trials, lost networks and lacking measures are trained again.
+            options: The options of the run: whether what failed or lacks a network or a measure is trained again.
 
         Raises:
             StoreError: if the store cannot be read.

@@ -17,7 +17,7 @@ from topk_platform.records.history import ArmHistory, StudyRows, last_counted, p
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import forget
 from topk_platform.records.per_image import read_all_ranks
-from topk_platform.records.recorded import as_recorded, note_plan
+from topk_platform.records.recorded import as_recorded, finished_before, note_plan, read_plan
 from topk_platform.records.run_notes import Unfinished
 from topk_platform.records.storage.lease import check_undriven
 from topk_platform.records.storage.store import Store
@@ -206,10 +206,14 @@ class _Run:
         if cluster.environment is not None:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
-        note_plan(self.store, self.part, self.options.data)
+        noted = finished_before(read_plan(self.store), self.part, self._has_ended)
+        note_plan(self.store, noted, self.options.data)
         from topk_platform.running.preflight.training_splits import note_samples  # noqa: PLC0415 - torch
 
         note_samples(self.store, self.part, self.counted)
+
+    def _has_ended(self, study: Study) -> bool:
+        return not progress_of(study, self.counted, self.rows.histories(study, self.counted)).left
 
     def _progress(self) -> StudyProgress:
         """Return the study's state, and note the times of ended trials for the run's limits."""

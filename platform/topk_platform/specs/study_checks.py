@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topk_platform.errors import UserError
@@ -33,7 +34,7 @@ def complete(study: Study) -> None:
     check(bool(study.arms), f"{subject} arms must hold at least one arm")
     check(bool(study.topk), f"{subject} topk must hold at least one k, got {study.topk!r}")
     object.__setattr__(study, "topk", tuple(sorted(set(study.topk))))
-    object.__setattr__(study, "arms", _with_equal_searches(study))
+    object.__setattr__(study, "arms", _labelled_by_k(_with_equal_searches(study)))
     labels = list(dict.fromkeys(arm.loss.label for arm in study.arms))
     if study.baseline is None and _BASELINE in labels:
         object.__setattr__(study, "baseline", _BASELINE)
@@ -150,6 +151,18 @@ def _not_measured(study: Study, metric: str) -> UserError:
         f"study {study.name}: topk must contain {k}, {why}, got {study.topk}: "
         f"take topk={tuple(sorted({*study.topk, k}))}"
     )
+
+
+def _labelled_by_k(arms: Sequence[Arm]) -> tuple[Arm, ...]:
+    """Return arms of which those that differ from an earlier one in K alone have it in their loss's label."""
+    known: dict[str, Arm] = {}
+    result = []
+    for arm in arms:
+        first = known.setdefault(arm.name, arm)
+        same = replace(arm, k=first.k, metric=first.metric) == first and arm.k != first.k
+        loss = replace(arm.loss, label=f"{arm.loss.label}-k{arm.k}") if same else arm.loss
+        result.append(replace(arm, loss=loss))
+    return tuple(result)
 
 
 def _with_equal_searches(study: Study) -> tuple[Arm, ...]:

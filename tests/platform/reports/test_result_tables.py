@@ -42,8 +42,8 @@ ON_TERMINAL = """\
 In top-3 accuracy, better than cross_entropy: in long-tail, ldam by 10.0 ± 1.0
 points. If you must choose now, take the highest mean, which may be chance: ldam
 in clean.
-K = 3; 5 seeds; one search of 8 trials, the best on validation data is tested;
-450 test images.
+K = 3; 5 seeds; one search of 8 trials of 1 epoch, the best on validation data
+is tested; 450 test images.
 
 top-3 accuracy, %
 loss                   mean, %   to cross_entropy   mark
@@ -76,8 +76,8 @@ def test_a_caption_has_the_conditions_and_no_command() -> None:
     latex = to_latex(a_table("seeds and images, one search"))
     (caption,) = re.findall(r"\\caption\{(.*)\}", latex)
     assert caption == (
-        r"s: test top-3 accuracy, \%. K = 3; 5 seeds; one search of 8 trials, the best on validation data is tested; "
-        r"450 test images. Mean over seeds~$\pm$~half its 95 \% interval, over seeds and test images (not the luck of "
+        r"s: test top-3 accuracy, \%. K = 3; 5 seeds; one search of 8 trials of 1 epoch, the best on validation data is "
+        r"tested; 450 test images. Mean over seeds~$\pm$~half its 95 \% interval, over seeds and test images (not the luck of "
         r"the one search); bold: the best mean."
     )
     assert "topk " not in latex and "`" not in latex

@@ -15,7 +15,7 @@ import pytest
 from driven import run_in_process
 from made_records import keep_made_up
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, plan, run
+from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, plan, run, table
 from topk_platform.data import Source, digits
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records.storage.store import Store
@@ -89,6 +89,21 @@ def written(store: Path, name: str = "table.csv") -> list[dict[str, str]]:
 
 def cells(store: Path) -> dict[tuple[str, str], str]:
     return {(r["regime"], r["loss"]): r["n"] for r in written(store) if r["metric"] == "top3"}
+
+
+def test_a_smaller_budget_hides_nothing_that_has_ended_and_a_larger_one_counts_once_it_has(
+    ended: Path,
+) -> None:
+    def seeds(study: Study = STUDY) -> set[int]:
+        return {cell.value.n for cell in table(study, store=ended).cells.values() if cell.value}
+
+    assert run(STUDY, store=ended, seeds=2).ran == 0
+    assert seeds() == {3} and seeds(STUDY.with_budget(seeds=2)) == {2}
+    run(STUDY, store=ended, seeds=4, max_trials=1)
+    run(STUDY, store=ended, seeds=3)
+    assert seeds() == {3} and not table(STUDY, store=ended).left
+    run(STUDY, store=ended, searches=2)
+    assert table(STUDY, store=ended).study.searches == 2 and not table(STUDY, store=ended).left
 
 
 def test_what_a_part_runs_is_written_beside_what_others_ran(tmp_path: Path) -> None:

@@ -315,6 +315,18 @@ def test_grid_is_the_product() -> None:
     assert arms[0].metric == "top2"
 
 
+def test_arms_that_differ_in_k_alone_have_it_in_the_labels_of_all_but_the_first() -> None:
+    parts = [Regime("r", "digits")], [Model("linear")], [Loss("cross_entropy"), Loss("topk_hinge")]
+    arms = [arm for k in (3, 5) for arm in grid(*parts, k=k, recipe=Recipe(1))]
+    study = Study("s", arms, topk=(3, 5))
+    labels = ["cross_entropy", "topk_hinge", "cross_entropy-k5", "topk_hinge-k5"]
+    assert [arm.loss.label for arm in study.arms] == labels and study.baseline == "cross_entropy"
+    assert [arm.metric for arm in study.arms] == ["top3", "top3", "top5", "top5"]
+    assert study.only("*k5").arms == study.arms[2:]
+    with pytest.raises(UserError, match="two arms are called"):
+        Study("s", [arms[0], dataclasses.replace(arms[2], recipe=Recipe(2))], topk=(3, 5))
+
+
 def test_a_metric_is_shown_once() -> None:
     assert Study("s", [an_arm()], topk=(1, 3), show=("top3", "top1", "top3")).show == ("top3", "top1")
 

@@ -74,7 +74,7 @@ def has_tail(counts: Iterable[int]) -> bool:
     return max(numbers, default=0) >= _TAIL * min(numbers, default=0) > 0
 
 
-def what_can_be_seen(tested: int) -> str:
+def what_can_be_seen(tested: int, *, grouped: bool = False) -> str:
     """Return how small a difference between two losses a study with so many test samples can show, in a sentence.
 
     Such a difference has a chance of 80 % to be marked at 5 %, if on one sample in six one of two networks is right and
@@ -82,14 +82,18 @@ def what_can_be_seen(tested: int) -> str:
 
     Args:
         tested: The number of test samples.
+        grouped: Whether samples come in groups that are alike, so that they say less than as many single ones.
 
     Example:
         >>> what_can_be_seen(175)
         'with 175 test samples a difference of about 9 points can be seen; about 1,400 would show 3'
+        >>> what_can_be_seen(2000, grouped=True).partition(". ")[2]
+        'Samples come in groups, which show less than as many single ones'
     """
     points = math.ceil(100 * _SEEN * math.sqrt(_DIFFERING / tested))
     text = f"with {tested:,} test samples a difference of about {plural(points, 'point')} can be seen"
-    return f"{text}; about 1,400 would show 3" if points > 3 else text
+    text += "; about 1,400 would show 3" if points > 3 else ""
+    return f"{text}. Samples come in groups, which show less than as many single ones" if grouped else text
 
 
 def in_code(value: Any) -> str:

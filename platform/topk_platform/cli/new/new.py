@@ -109,7 +109,7 @@ def new(
     model = study_file.HEADS if features and network is None else study_file.model_code(network or usual)
     study_file.write_study(file, data, model, guesses)
     say(data.summary)
-    say(what_can_be_seen(data.tested))
+    say(what_can_be_seen(data.tested, grouped=bool(groups)))
     for note in data.notes:
         say(f"topk: {note}", err=True)
     chosen = [f"--network {usual}"] * (network is None) + [f"-k {guesses}"] * (k is None)

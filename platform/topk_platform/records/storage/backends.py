@@ -220,7 +220,8 @@ def options_of(uri: str) -> dict[str, str]:
     """Return the options of an object store: those of its URI, and the environment's endpoint if the URI has none.
 
     Raises:
-        StoreError: if the URI's scheme or an option is unknown, or it holds credentials or a ``#``.
+        StoreError: if the URI's scheme or an option is unknown, its endpoint is empty, or it holds credentials or a
+            ``#``.
 
     Example:
         >>> options_of("s3://bucket/runs?region=eu&endpoint=http://127.0.0.1:9000")
@@ -242,6 +243,8 @@ def options_of(uri: str) -> dict[str, str]:
             f"store: the options of {plain!r} are {', '.join(kind.options) or 'none'}, got "
             f"{', '.join(unknown)}; credentials come from the environment"
         )
+    if given.get("endpoint") == "":
+        raise StoreError(f"store {plain!r}: the option endpoint must name a server, got nothing")
     named = ((name, os.environ.get(name)) for name in kind.endpoints)
     for name, endpoint in (("store's endpoint", given.get("endpoint")), *named):
         if endpoint:

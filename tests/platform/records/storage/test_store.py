@@ -201,6 +201,8 @@ def test_an_endpoint_of_the_environment_is_as_one_in_the_uri(
     ended = record(study)
     filled(folder, study, ended)
     assert Ledger.open(Store.open(bucket), study.name).keys() == [ended.trial.key]
+    with pytest.raises(StoreError, match="the option endpoint must name a server"):
+        Store.open(f"{folder}?endpoint=")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://me:pla/nted@127.0.0.1:9")
     with pytest.raises(StoreError, match="AWS_ENDPOINT_URL_S3 must not hold credentials") as error:
         Store.open(folder)
