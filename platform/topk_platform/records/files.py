@@ -27,7 +27,6 @@ __all__ = [
     "artifact_name",
     "damaged_artifacts",
     "missing_artifacts",
-    "quarantine",
     "read_artifact",
     "read_parsed",
     "write_artifact",
@@ -189,18 +188,6 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
             unsound = pool.map(partial(_is_damaged, store, kind), present)
             damaged += [Unsound(row["key"], kind) for row in compress(present, unsound)]
     return damaged
-
-
-def quarantine(store: Store, files: Iterable[Unsound]) -> None:
-    """Move damaged files into the folder ``damaged``, so that they count as missing.
-
-    This process must hold the study for writing.
-
-    Raises:
-        StoreError: if the store cannot be written.
-    """
-    for file in files:
-        store.quarantine(file.name)
 
 
 def _completed(rows: Iterable[Row]) -> list[Row]:

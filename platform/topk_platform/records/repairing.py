@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,11 +19,11 @@ from topk_platform.records.rows import Row, RowViews
 from topk_platform.records.run_notes import Unfinished, read_data
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mark, read_checked
-from topk_platform.records.storage.checksums import Checksums, newest
+from topk_platform.records.storage.checksums import newest
 from topk_platform.records.storage.lease import Lease, strays
 from topk_platform.records.storage.opened import Opened, is_part
 from topk_platform.records.storage.sound import sound_rows
-from topk_platform.records.storage.store import ASIDE, MARK, Store
+from topk_platform.records.storage.store import MARK, QUARANTINE, Store
 from topk_platform.records.writer import ledger_schema
 from topk_platform.specs import Trial
 from topk_platform.specs.checks import check_name
@@ -100,7 +101,7 @@ class _Repair:
     kept: str = ""
 
     def run(self) -> Repaired:
-        self._set_aside(*strays(self.store))
+        self._quarantine(*strays(self.store))
         mark = self._mark()
         self._finish(mark)
         if self.store.exists(mark.table) or mark.checksums:
@@ -109,9 +110,9 @@ class _Repair:
         self._notes()
         ledger = Ledger(self.store, self.study)
         rows = ledger.rows("phase = 'confirm'")
-        self._set_aside(*(file.name for file in damaged_artifacts(self.store, rows)))
+        self._quarantine(*(file.name for file in damaged_artifacts(self.store, rows)))
         tables = (f"{_DERIVED}/{name}" for name in self.store.names(_DERIVED, ".parquet"))
-        self._set_aside(*(name for name in tables if not is_part(self.store, name)))
+        self._quarantine(*(name for name in tables if not is_part(self.store, name)))
         return Repaired(
             tuple(dict.fromkeys(self.damaged)),
             tuple(dict.fromkeys(self.missing)),
@@ -121,10 +122,18 @@ class _Repair:
             len(ledger.keys()) if self.kept else 0,
         )
 
-    def _set_aside(self, *names: str) -> None:
+    def _quarantine(self, *names: str) -> None:
         for name in names:
             self.store.quarantine(name)
             self.damaged.append(name)
+
+    def _note_made(self, name: str) -> None:
+        """Note a file that is made again because it is damaged or missing; a damaged one is kept."""
+        if self.store.exists(name):
+            self._quarantine(name)
+        else:
+            self.missing.append(name)
+        self.made.append(name)
 
     def _mark(self) -> Mark:
         """Return the study's mark; if it is damaged or missing, make it again."""
@@ -135,17 +144,15 @@ class _Repair:
         except DamagedError:
             pass  # it is made again below
         folder = self._likeliest()
-        sums = _sums(self.store, folder)
+        sums = None
+        with suppress(DamagedError):
+            sums = newest(self.store, folder)
         summed = self.store.exists(f"{folder}/_checksums")
         made = Mark(self.study, table=folder, checksums=summed, identified=self.store.exists(IDENTITIES))
         if sums and sums.identity:
             made = replace(made, identity=sums.identity)
-        if self.store.exists(MARK):
-            self._set_aside(MARK)
-        else:
-            self.missing.append(MARK)
+        self._note_made(MARK)
         made.write(self.store)
-        self.made.append(MARK)
         return made
 
     def _is_own(self, mark: Mark) -> bool:
@@ -170,11 +177,11 @@ class _Repair:
         for folder in _tables(self.store):
             if folder != mark.table:
                 self._move(folder)
-                self.kept = f"{ASIDE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
+                self.kept = f"{QUARANTINE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
 
     def _move(self, folder: str) -> None:
         for name in self.store.files(folder):
-            self.store.move(name, f"{ASIDE}/{name}")
+            self.store.move(name, f"{QUARANTINE}/{name}")
         self.store.delete_all(folder)  # folders without files
 
     def _table(self, mark: Mark) -> None:
@@ -187,11 +194,11 @@ class _Repair:
         self.trials += sound.lost
         mark.noted(self.store, table=self._written(sound.rows), checksums=True)
         self._move(mark.table)
-        self.kept = f"{ASIDE}/{mark.table}"
+        self.kept = f"{QUARANTINE}/{mark.table}"
 
     def _written(self, rows: pa.Table) -> str:
         """Write a new table beside the old one, read it back, and return its folder."""
-        taken = [*_tables(self.store), *_tables(self.store.at(ASIDE)), FOLDER]
+        taken = [*_tables(self.store), *_tables(self.store.at(QUARANTINE)), FOLDER]
         folder = f"{FOLDER}-{max(map(_number, taken)) + 1}"
         schema = rows.schema if len(rows) else ledger_schema(())
         delta.create(self.store, folder, schema)
@@ -214,12 +221,8 @@ class _Repair:
         try:
             ledger.identities()
         except DamagedError:
-            if self.store.exists(IDENTITIES):
-                self._set_aside(IDENTITIES)
-            else:
-                self.missing.append(IDENTITIES)
+            self._note_made(IDENTITIES)
             ledger.identify(_last(ledger))
-            self.made.append(IDENTITIES)
 
     def _notes(self) -> None:
         readers: list[Callable[[], object]] = [
@@ -231,7 +234,7 @@ class _Repair:
             try:
                 read()
             except DamagedError as error:
-                self._set_aside(error.name)
+                self._quarantine(error.name)
 
 
 def _tables(store: Store) -> list[str]:
@@ -242,13 +245,6 @@ def _tables(store: Store) -> list[str]:
 def _number(folder: str) -> int:
     match = _TABLE.fullmatch(folder)
     return int(match[1] or 1) if match else 0
-
-
-def _sums(store: Store, folder: str) -> Checksums | None:
-    try:
-        return newest(store, folder)
-    except DamagedError:
-        return None
 
 
 def _sorted(rows: pa.Table) -> list[tuple[str, str, int]]:

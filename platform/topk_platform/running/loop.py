@@ -12,7 +12,6 @@ from typing import Any
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Durations, StudyProgress
-from topk_platform.records.files import quarantine
 from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import forget
@@ -186,7 +185,8 @@ class _Run:
         self.rows.refresh()  # another run may have written before this one locked the ledger
         if self.again.keys or self.again.damaged:
             self.again = Again.of(self.rows, self.whole, self.part, self.counted, self.options)
-        quarantine(self.store, self.again.damaged)
+        for file in self.again.damaged:
+            self.store.quarantine(file.name)
         if line := str(self.again):
             self.patience.say(line)
         writer.remove(self.again.keys)

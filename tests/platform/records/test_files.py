@@ -21,7 +21,6 @@ from topk_platform.records.files import (
     artifact_name,
     damaged_artifacts,
     missing_artifacts,
-    quarantine,
 )
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import StoreKeeper, read_model, save_model
@@ -96,7 +95,7 @@ def test_a_damaged_file_is_named_and_once_set_aside_it_is_missing(
     assert all(READERS[kind](store, row) is not None for row in others)
     (result,) = damaged_artifacts(store, rows_of(store))
     assert result == Unsound(first["key"], kind)
-    quarantine(store, [result])
+    store.quarantine(result.name)
     assert READERS[kind](store, first) is None
     assert damaged_artifacts(store, rows_of(store)) == []
     assert missing_artifacts(store, rows_of(store)) == [result]
@@ -107,7 +106,7 @@ def test_a_file_that_is_damaged_again_is_kept_beside_the_earlier_one(store: Stor
     file = Unsound(rows_of(store)[0]["key"], "ranks")
     for content in (b"first", b"second", b"third"):
         store.write(file.name, content)
-        quarantine(store, [file])
+        store.quarantine(file.name)
     names = (f"damaged/{file.name}{number}" for number in ("", ".1", ".2"))
     assert [store.read(name) for name in names] == [b"first", b"second", b"third"]
 

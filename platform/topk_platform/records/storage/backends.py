@@ -27,7 +27,7 @@ __all__ = [
     "sync",
 ]
 
-_ROOM = 2**20  # bytes; a disk with less counts as full
+_LEAST_FREE = 2**20  # bytes; a disk with less counts as full
 
 
 class Listed(TypedDict):
@@ -124,13 +124,13 @@ class Folder:
                 return
             folder = folder.parent
 
-    def check_room(self) -> None:
+    def check_disk(self) -> None:
         """Raise ``OSError`` if the disk is full or read-only."""
         disk = os.statvfs(self._root)
         if disk.f_flag & os.ST_RDONLY:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self._root))
         # Some network file systems report zero blocks.
-        if disk.f_blocks and disk.f_bavail * disk.f_frsize < _ROOM:
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize < _LEAST_FREE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._root))
 
 

@@ -159,7 +159,7 @@ class Writing:
 
     def _commit(self, write: Callable[[CommitProperties], Any]) -> None:
         number = self._commits + 1
-        self.store.check_room()
+        self.store.check_disk()
         with one_line_errors(self.store, "written"):
             self._table.update_incremental()
             if self._table.transaction_version(_DRIVER) != self._number:
@@ -207,7 +207,7 @@ class Writing:
 
     def _compact(self, size: int) -> None:
         """Compact files below a size in bytes. The old files are deleted after an hour or later."""
-        self.store.check_room()
+        self.store.check_disk()
         self._check_parts()
         with one_line_errors(self.store, "written"):
             self._table.optimize.compact(target_size=size, commit_properties=self._signed())

@@ -20,12 +20,12 @@ from topk_platform.errors import StoreError, reason
 from topk_platform.records.storage.backends import Folder, Listed, check_path, options_of
 from topk_platform.specs.checks import absolute, check_not_blank
 
-__all__ = ["ASIDE", "MARK", "PAUSES", "Store"]
+__all__ = ["MARK", "PAUSES", "QUARANTINE", "Store"]
 
 MARK = "ledger.json"
 """The file that marks a study's folder; written before any trial starts."""
 
-ASIDE = "damaged"
+QUARANTINE = "damaged"
 """The folder of damaged files, in a study's folder; they are never deleted."""
 
 _HIDDEN = "."
@@ -113,7 +113,7 @@ class Store:
         config: Any = {f"aws_{name}": value for name, value in self.options.items()}
         clients: Any = {"allow_http": self.is_plain}
         files = from_url(self.root, config=config, client_options=clients, retry_config=_PATIENCE)
-        return cast("Folder", files)  # it has the same methods, except for check_room
+        return cast("Folder", files)  # it has the same methods, except for check_disk
 
     def __getstate__(self) -> dict[str, Any]:
         return {"root": self.root, "uri": self.uri, "options": self.options}
@@ -201,10 +201,10 @@ class Store:
 
     def quarantine(self, name: str) -> None:
         """Move a file of a study into the folder of damaged files, beside any earlier file of the same name."""
-        to, number = f"{ASIDE}/{name}", 0
+        to, number = f"{QUARANTINE}/{name}", 0
         while self.exists(to):
             number += 1
-            to = f"{ASIDE}/{name}.{number}"
+            to = f"{QUARANTINE}/{name}.{number}"
         self.move(name, to)
 
     def files(self, folder: str = "") -> list[str]:
@@ -262,14 +262,14 @@ class Store:
             folder = folder.parent
         return self if folder is None else Store(str(folder), self.uri)
 
-    def check_room(self) -> None:
+    def check_disk(self) -> None:
         """Raise ``StoreError`` if a folder's disk is full or read-only; a quick check that writes nothing.
 
         Limits that only show when writing, such as a user's quota, are not detected. Object stores have no such limits.
         """
         if self.local is not None:
             with self._one_line_errors("written"):
-                self._files.check_room()
+                self._files.check_disk()
 
     def check_writable(self) -> None:
         """Raise ``StoreError`` unless a file of 1 MiB can be written here; the file is deleted again.

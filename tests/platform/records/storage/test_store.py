@@ -144,7 +144,7 @@ def test_a_full_or_read_only_disk_is_seen_without_writing(
     usual = {"f_flag": 0, "f_bavail": 10**6, "f_blocks": 10**6, "f_frsize": 4096}
     monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(**{**usual, **disk}))
     with pytest.raises(StoreError, match=f"cannot be written: .*{said}") if said else nullcontext():
-        Store.open(tmp_path).check_room()
+        Store.open(tmp_path).check_disk()
 
 
 def test_a_blank_place_is_not_the_current_folder() -> None:
