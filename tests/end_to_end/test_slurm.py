@@ -90,9 +90,9 @@ class Slurm:
 
 def free_ports(count: int) -> list[int]:
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
+    ports = [server.getsockname()[1] for server in taken]
+    for server in taken:
+        server.close()
     return ports
 
 

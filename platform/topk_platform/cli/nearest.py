@@ -12,7 +12,8 @@ import typer
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import say
-from topk_platform.cli.studies import as_reference, requested_findings, requested_study
+from topk_platform.cli.findings_by_name import requested_findings
+from topk_platform.cli.studies import as_reference, requested_study
 from topk_platform.errors import UserError
 from topk_platform.results.cells import Mark
 from topk_platform.results.findings import Findings

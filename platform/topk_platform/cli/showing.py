@@ -10,8 +10,9 @@ import typer
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import check_suffix, make_console, print_rows, say, show, write_file
+from topk_platform.cli.findings_by_name import requested_findings
 from topk_platform.cli.options import check_format
-from topk_platform.cli.studies import requested_findings, requested_study
+from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.storage.store import Store

@@ -13,28 +13,24 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
-from topk_platform.cli.consoles import say
 from topk_platform.errors import UserError, as_user_error, unknown_name
 from topk_platform.records.storage.store import MARK, Store
 from topk_platform.references import check_arguments, import_reference, is_reference, look_up
 from topk_platform.specs import STANDINS, Study, images_of
 from topk_platform.specs.checks import absolute
 
-if TYPE_CHECKING:
-    from topk_platform.results.findings import Findings
-
 __all__ = [
     "as_reference",
     "find_modules_here",
     "findings_alone",
+    "findings_files",
     "known_studies",
     "load_study",
     "others",
-    "requested_findings",
     "requested_study",
     "smoke_notice",
     "smoke_study",
@@ -65,55 +61,13 @@ def known_studies() -> Mapping[str, Callable[[], Study]]:
 def findings_alone() -> list[str]:
     """Return the names of the shipped findings whose study has no definition."""
     known = known_studies()
-    return [name for name in _shipped() if name not in known]
+    return [name for name in findings_files() if name not in known]
 
 
-def _shipped() -> Mapping[str, Path]:
+def findings_files() -> Mapping[str, Path]:
     """Return the files of the shipped findings by study name."""
     files: Mapping[str, Path] = importlib.import_module("topk_studies").findings_files()
     return files
-
-
-def requested_findings(name: str, store: str, *, shipped: bool = True, **given: object) -> Findings | None:
-    """Return the findings that a name means; None if it means a study whose results are in a store.
-
-    A name means findings if it is a file of findings, or if only the findings of this study are shipped. For a study
-    with a definition, the store counts; if it holds nothing of the study and findings are shipped, a line says so.
-
-    Args:
-        name: The name, or the file.
-        store: The store.
-        shipped: Whether shipped findings may take the place of results in the store.
-        **given: The options that choose among results in a store; unset if they are None, False or empty.
-
-    Raises:
-        UserError: if the file is not one of findings, or if such an option is given with findings.
-    """
-    options = [f"--{option}" for option, value in given.items() if value]
-    if name.endswith(".gz") or (name in _shipped() and name not in known_studies()):
-        options += ["--store"] if store != "runs" else []
-        if options:
-            raise UserError(
-                f"{' and '.join(options)} need results in a store, and {name!r} has findings alone"
-            )
-        return _read(Path(name) if name.endswith(".gz") else _shipped()[name])
-    if options or not shipped or name not in _shipped():
-        return None
-    from topk_platform.records.ledger import Ledger  # noqa: PLC0415 - imports Delta Lake, which lists of studies do not need
-
-    if Ledger.open(Store.open(store), name).exists:
-        return None
-    say(
-        f"topk: store {store!r} holds nothing of study {name}; shown are the findings of it that are shipped",
-        err=True,
-    )
-    return _read(_shipped()[name])
-
-
-def _read(file: Path) -> Findings:
-    from topk_platform.results.findings import Findings  # noqa: PLC0415 - numpy, which few commands need
-
-    return Findings.read(file)
 
 
 def others(kind: str) -> dict[str, str]:
@@ -237,7 +191,7 @@ def _known(name: str, store: str | None) -> Callable[[], Study]:
     known = known_studies()  # once, for it looks through all installed packages
     if name not in known and Path(f"{name}.py").is_file():
         return partial(load_study, as_reference(f"{name}.py"))
-    if name not in known and name in _shipped():
+    if name not in known and name in findings_files():
         raise UserError(
             f"study {name!r} has no definition here, only findings: `topk table {name}` prints them"
         )

@@ -78,12 +78,19 @@ def test_inputs_of_every_kind_are_taken(
     assert data.shape[-2:] == inputs.shape[1:][-2:] or name in ("channels_last", "real_last")
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".pt"])
-def test_labels_of_a_column_or_of_truth_are_taken(new: New, tmp_path: Path, suffix: str) -> None:
-    data, _, _ = made(new, tmp_path, f"column_{suffix[1:]}", suffix, x=TABLE / 3000, y=LABELS[:, None])
-    assert data.classes == 4
-    data, _, _ = made(new, tmp_path, f"truth_{suffix[1:]}", suffix, x=TABLE / 3000, y=LABELS > 1)
-    assert data.classes == 2
+@pytest.mark.parametrize(
+    ("name", "labels", "more", "classes"),
+    [
+        ("column", LABELS[:, None], {}, 4),
+        ("truth", LABELS > 1, {}, 2),
+        ("with_number", LABELS, {"classes": np.array(4)}, 4),  # which is not taken for labels
+    ],
+)
+def test_labels_of_a_column_or_of_truth_or_beside_a_number_are_taken(
+    new: New, tmp_path: Path, name: str, labels: np.ndarray, more: dict[str, np.ndarray], classes: int
+) -> None:
+    data, _, _ = made(new, tmp_path, name, ".npz", x=TABLE, y=labels, **more)
+    assert data.classes == classes
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".pt"])
@@ -141,11 +148,6 @@ def test_what_is_not_taken_is_refused_with_the_remedy(
     code, _, err = new("mine", "--from", "table.npz")
     assert (code, len(err.splitlines())) == (2, 1) and message in err
     assert not (tmp_path / "mine.py").exists()
-
-
-def test_a_number_beside_the_arrays_is_not_taken_for_labels(new: New, tmp_path: Path) -> None:
-    data, _, _ = made(new, tmp_path, "with_number", ".npz", x=TABLE, y=LABELS, classes=np.array(4))
-    assert data.classes == 4
 
 
 def test_numbers_that_only_a_later_split_has_are_kept(new: New, tmp_path: Path) -> None:
