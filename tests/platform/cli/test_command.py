@@ -24,7 +24,7 @@ from topk_platform.cli import app
 from topk_platform.cli.app import COMMANDS as LISTED
 from topk_platform.cli.app import load_command
 from topk_platform.cli.consoles import MEANINGS, Exit, escape_unknown_characters, make_console, print_json
-from topk_platform.cli.run_output import Course, exit_code, interrupts_reported, summary_data
+from topk_platform.cli.run_command import Course, exit_code, interrupts_reported, summary_data
 from topk_platform.cli.studies import known_studies, load_study
 from topk_platform.data import data_at, data_folder
 from topk_platform.errors import UserError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
-from topk_platform.cli.run_output import print_event
+from topk_platform.cli.run_command import print_event
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress, Tally
 from topk_platform.protocol.search_progress import Ended

@@ -19,7 +19,7 @@ import fcntl, os, sys, termios, time
 from pathlib import Path
 if sys.argv[1:] == ["terminal"]:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from topk_platform.cli.run_output import Course, interrupts_reported
+from topk_platform.cli.run_command import Course, interrupts_reported
 import typer
 def run():
     with interrupts_reported(Course()):
