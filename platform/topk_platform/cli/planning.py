@@ -20,7 +20,7 @@ from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
 from topk_platform.records.storage.lease import unless_ended
 from topk_platform.reports.words import command, only_words
-from topk_platform.running.cluster.machine import fitting, local_cpus
+from topk_platform.running.cluster.machine import fitting
 from topk_platform.running.cluster.node_facts import DRIVER, Finding, grouped
 from topk_platform.running.cluster.reaching import host_and_port
 from topk_platform.running.plan import Plan
@@ -166,8 +166,6 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         "study": plan.study.name,
         **{name: getattr(plan, name) for name in totals},
         "cost": None if price is None else plan.cost(price),
-        "load": plan.load,
-        "cores": local_cpus(),
         "running": plan.running,
         "seen": plan.seen,
         "outdated": plan.outdated,
@@ -258,15 +256,10 @@ def _expected(plan: Plan) -> str:
         if not plan.running:  # none of its trials has ended
             return f"A run of this study is under way{unless}; how long it takes is not known yet"
         return f"A run of this study is under way and expects about {duration(plan.running)} more{unless}"
-    line = (
+    return (
         f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "
         "besides the start of Ray and its workers, tens of seconds on an idle machine"
     )
-    if plan.load is None or plan.lacking:
-        return line
-    cores = local_cpus()
-    busy = ": trials take longer than on an idle machine" if plan.load > cores / 2 else ""
-    return f"{line}. This machine's load is {plan.load:.1f} on {cores} cores{busy}"
 
 
 def _samples(plan: Plan, run: str) -> Iterator[str]:

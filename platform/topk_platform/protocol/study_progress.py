@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, get_args
+from typing import get_args
 
 from topk_platform.protocol.arm_progress import ArmProgress
 from topk_platform.protocol.search_progress import Ended
@@ -218,18 +218,6 @@ class Counts:
         return True
 
 
-class _Mean(NamedTuple):
-    number: int = 0
-    total: float = 0.0
-
-    def including(self, value: float) -> _Mean:
-        return _Mean(self.number + 1, self.total + value)
-
-    @property
-    def value(self) -> float:
-        return self.total / self.number
-
-
 class Durations:
     """The expected seconds of a training of each arm: of one trial, or of one ensemble.
 
@@ -251,16 +239,18 @@ class Durations:
     """
 
     def __init__(self, ended: Mapping[str, Iterable[float]] | None = None) -> None:
-        self._ended: dict[str, _Mean] = {}
-        self._all, self._guessed = _Mean(), dict[str, float]()
+        self._ended: dict[str, tuple[int, float]] = {}  # how many, and their seconds in all
+        self._all = 0, 0.0
+        self._guessed: dict[str, float] = {}
         for arm_id, times in (ended or {}).items():
             for seconds in times:
                 self.add(arm_id, seconds)
 
     def add(self, arm_id: str, seconds: float) -> None:
         """Note how long an ended training took."""
-        self._ended[arm_id] = self._ended.get(arm_id, _Mean()).including(seconds)
-        self._all = self._all.including(seconds)
+        count, total = self._ended.get(arm_id, (0, 0.0))
+        self._ended[arm_id] = count + 1, total + seconds
+        self._all = self._all[0] + 1, self._all[1] + seconds
 
     def guess(self, seconds: Mapping[str, float]) -> None:
         """Note guesses of the seconds that a training of some arms takes, by arm identity."""
@@ -273,9 +263,11 @@ class Durations:
     def of(self, arm_id: str, unknown: float = 0.0) -> float:
         """Return the expected seconds of a training of an arm; ``unknown`` if no arm has a time or a guess."""
         if arm_id in self._ended:
-            return self._ended[arm_id].value
+            count, total = self._ended[arm_id]
+            return total / count
         if arm_id in (guessed := self._guessed):
             return guessed[arm_id]
-        if self._all.number:
-            return self._all.value
+        count, total = self._all
+        if count:
+            return total / count
         return sum(guessed.values()) / len(guessed) if guessed else unknown

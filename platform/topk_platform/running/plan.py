@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +43,6 @@ class Plan:
         workers: How many workers it is planned for.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
         samples: The numbers of samples of each regime; empty if nothing is left to run, because then no data are read.
-        load: This machine's load average over the last minute when the plan was begun;
-            None if the system does not report it.
         running: The seconds that a current run of this study still expects to take; None if there is no such run.
         seen: When the driver of that run last renewed its lease, see
             :func:`~topk_platform.records.storage.lease.last_seen`. None if it is known to be alive, or there is no such
@@ -61,7 +58,6 @@ class Plan:
     workers: int
     outdated: tuple[Outdated, ...] = ()
     samples: tuple[Samples, ...] = ()
-    load: float | None = None
     running: float | None = None
     seen: str | None = None
     notes: tuple[str, ...] = ()
@@ -168,7 +164,6 @@ def plan(
     """
     check_call(plan, locals())
     options = (options or RunOptions()).but(**given)
-    load = _load()  # read before steps are timed, because timing adds to it
     whole = options.whole(study)
     options.part(whole)  # wrong options are refused before a store is opened
     ledger = Ledger.open(Store.open(options.store), study.name)
@@ -184,14 +179,8 @@ def plan(
     made = _plan_with_data(part, rows, histories, counted, done, options)
     running = live_state(ledger.store)
     if running is None:
-        return replace(made, load=load)
-    return replace(made, load=load, running=running.seconds, seen=last_seen(ledger.store))
-
-
-def _load() -> float | None:
-    with suppress(OSError, AttributeError):  # not every system has it
-        return os.getloadavg()[0]
-    return None
+        return made
+    return replace(made, running=running.seconds, seen=last_seen(ledger.store))
 
 
 def _plan_with_data(

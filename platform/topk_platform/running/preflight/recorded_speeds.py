@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from topk_platform.specs import Arm, Model, PerClass, Regime, TrainFraction
 
@@ -77,7 +77,7 @@ def recorded_seconds(arms: Mapping[str, Arm]) -> dict[str, float]:
     for arm_id, arm in arms.items():
         images = training_images(arm.regime)
         for speed in _SPEEDS:
-            if images is not None and speed.model == arm.model:
+            if images is not None and replace(speed.model, label=arm.model.label) == arm.model:
                 steps = math.ceil(images / arm.recipe.batch_size)
                 known[arm_id] = arm.recipe.epochs * max(steps * speed.step, images / speed.images)
     return known
