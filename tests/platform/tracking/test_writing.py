@@ -354,38 +354,26 @@ def test_a_database_is_whole_or_not_there(
     assert len(runs(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("looks", ["in time", "too early", "without links"])
-def test_a_database_that_another_run_made_meanwhile_stays(
-    looks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("other", ["", "made meanwhile", "made before it was looked for"])
+def test_a_database_is_made_unless_another_run_has_made_it(
+    links: bool, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two studies begin in one new store. Making a database takes seconds, and the first run writes to its own."""
-    if looks == "too early":  # when this process looks, the other one has not yet made it
+    if other.endswith("looked for"):
         monkeypatch.setattr(Path, "exists", Mock(side_effect=[False, True]))
-    if looks == "without links":
+    if not links:  # on this file system
         monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError))
     path = tmp_path / "mlflow.db"
 
     def client(tracking_uri: str) -> None:
         Path(tracking_uri.removeprefix("sqlite:///")).write_text("ours")
-        path.write_text("theirs")
+        if other:
+            path.write_text("theirs")
 
     monkeypatch.setattr("topk_platform.tracking.writing.MlflowClient", client)
     make_database(tracking_uri(tmp_path))
-    assert path.read_text() == "theirs" and [*tmp_path.iterdir()] == [path]
-
-
-@pytest.mark.parametrize("links", [True, False])
-def test_a_database_is_made_whether_or_not_files_can_be_linked(
-    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not links:
-        monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError))
-    monkeypatch.setattr(
-        "topk_platform.tracking.writing.MlflowClient",
-        lambda tracking_uri: Path(tracking_uri.removeprefix("sqlite:///")).write_text("made"),
-    )
-    make_database(tracking_uri(tmp_path))
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"mlflow.db": "made"}
+    assert path.read_text() == ("theirs" if other else "ours") and [*tmp_path.iterdir()] == [path]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -34,7 +35,7 @@ def a_study(**more: object) -> Study:
     return Study("s", [arm], topk=(1, 3), **more)  # type: ignore[arg-type]
 
 
-def a_record(reason: str, status: Status = "failed", device: str = "cuda") -> TrialRecord:
+def a_record(status: Status, reason: str, device: str = "cuda") -> TrialRecord:
     study = a_study(device=device)
     progress = ArmProgress(study, study.arms[0], Identity("code", "data"))
     slot = progress.next_slot()
@@ -63,33 +64,34 @@ def test_a_process_is_held_to_its_share_and_let_go_of_with_a_whole_gpu(
     assert limits == [0.45, 0.2, 1.0]
 
 
+MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB."
+
+
 @pytest.mark.parametrize(
-    ("reason", "share", "fault"),
+    ("ended", "share", "fault"),
     [
-        ("CUDA out of memory. Tried to allocate 20.00 MiB.", 0.5, SmallShareError),
-        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", 0.5, SmallShareError),
-        ("CUDA out of memory. Tried to allocate 20.00 MiB.", 1.0, None),
-        ("IndexError: index 5 is out of range", 0.5, None),
-        ("CUDA error: the MPS client failed to connect to the MPS server", 1.0, BrokenDeviceError),
+        (("failed", MEMORY), 0.5, SmallShareError),
+        (
+            ("failed", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+            0.5,
+            SmallShareError,
+        ),
+        (("failed", MEMORY), 1.0, None),
+        (("failed", "IndexError: index 5 is out of range"), 0.5, None),
+        (
+            ("failed", "CUDA error: the MPS client failed to connect to the MPS server"),
+            1.0,
+            BrokenDeviceError,
+        ),
+        (("failed", MEMORY, "cpu"), 0.25, None),
+        (("diverged", MEMORY), 0.25, None),
     ],
 )
 def test_what_a_share_is_too_small_for_is_no_result(
-    reason: str, share: float, fault: type[Exception] | None
+    ended: tuple[Any, ...], share: float, fault: type[Exception] | None
 ) -> None:
-    result = devices.outside_fault([a_record("", "completed"), a_record(reason)], share)
-    assert type(result) is (fault or type(None)) and (result is None or reason in str(result))
-
-
-def test_on_the_cpu_and_where_nothing_failed_there_is_no_such_fault() -> None:
-    message = "out of memory"
-    assert (
-        devices.outside_fault([a_record(message, device="cpu"), a_record(message, "diverged")], 0.25) is None
-    )
-
-
-def test_slices_stand_in_place_of_the_gpu_that_they_are_of() -> None:
-    assert devices.listed_devices(LISTING) == [*SLICES, "GPU-09fb2a11-8f4c-4f0e-9bbd-000000000001"]
-    assert devices.listed_devices("No devices were found") == devices.listed_devices("") == []
+    result = devices.outside_fault([a_record("completed", ""), a_record(*ended)], share)
+    assert type(result) is (fault or type(None)) and (result is None or ended[1] in str(result))
 
 
 @pytest.fixture

@@ -31,7 +31,6 @@ from topk_platform.identity import Identity
 from topk_platform.records.history import progress_of, read_history
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.run_notes import read_data
-from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.store import Store
 from topk_platform.running.preflight import training_splits
 from topk_platform.running.preflight.arm_checks import check_study
@@ -279,15 +278,6 @@ def test_only_what_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest
     for ratio in (10.0, 10.0, 20.0):
         note_samples(store, a_study(ratio), identities(a_study(ratio)))
     assert read == ["plain", "tail", "tail"]
-
-
-def test_a_damaged_note_is_named_with_its_remedy(tmp_path: Path) -> None:
-    store = Store.open(tmp_path)
-    study = a_study(10.0)
-    note_samples(store, study, identities(study))
-    (tmp_path / "data.json").write_text((tmp_path / "data.json").read_text().replace("1077", "1078"))
-    with pytest.raises(DamagedError, match=r"data\.json is damaged; .* sets it aside"):
-        read_data(store)
 
 
 def test_wrong_labels_are_counted_in_the_data() -> None:
