@@ -32,7 +32,8 @@ def answer(table: Table, metric: str) -> str:
       size that has a chance of 80 % to be marked.
     - If nothing was tested, it says why, and what to do about it.
     - Losses that are shown to lie within the study's tolerance are named.
-    - It ends with what to choose if one must choose now: the best mean of each regime in which no loss is better.
+    - It says what to choose if one must choose now: the best mean of each regime in which no loss is better.
+    - It ends with the networks that are marked as better or worse than the first one, with the same loss.
 
     Args:
         table: The table.
@@ -51,7 +52,26 @@ def answer(table: Table, metric: str) -> str:
             f"There is one loss, and nothing to compare it with: {table.rows[0]} reaches a {title_of(metric)} of "
             f"{first_few(means, _NAMED)}."
         ]
-    return " ".join(filter(None, sentences))
+    return " ".join(filter(None, [*sentences, _networks(table)]))
+
+
+def _networks(table: Table) -> str:
+    """Return which networks are marked beside the first one; empty if none was tested."""
+    tested = {key: cell for key, cell in table.networks.items() if cell.p_holm is not None}
+    parts = []
+    for mark in ("better", "worse"):
+        texts = [
+            f"{arm} by {number(_ahead(cell), metric=metric)} {unit_of(metric, difference=True)}"
+            for (arm, _, metric), cell in tested.items()
+            if cell.mark == mark
+        ]
+        parts += [f"{mark}: {first_few(texts, _NAMED)}"] if texts else []
+    first = " or ".join(dict.fromkeys(network for _, network, _ in tested))
+    return (
+        f"Beside network {first}, {'; '.join(parts) or 'none is shown to be better or worse'}."
+        if tested
+        else ""
+    )
 
 
 def _verdict(table: Table, metric: str, cells: _Cells) -> list[str]:

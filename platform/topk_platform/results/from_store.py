@@ -142,6 +142,7 @@ def build_table(
     cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
     shown_cells = {key: cell for key, cell in cells.items() if key[:2] in keys.values()}
     images = tested(shown_cells)
+    networks = _networks(histories, runs, ranks if study.interval == "crossed" else None)
     return Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _ in keys.values())),
@@ -159,6 +160,7 @@ def build_table(
         environments=_environments(shown),
         choosers={keys[i]: c for i, arm in counting.items() if (c := _choosers(arm))},
         across=across,
+        networks={key: cell for key, cell in networks.items() if names is None or key[0] in names},
         confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},
         tested={column: count for column, (count, _) in images.items()},
         units={column: what for column, (_, what) in images.items() if what != IMAGES},
@@ -195,6 +197,25 @@ def _cells(
                 if cell.value is not None or cell.published is not None or ours.fruitless:
                     cells[(*row_and_column(study, across, arm), metric)] = cell, beside.confirmed
     return marked(cells, study.equivalence / 100), lacking
+
+
+def _networks(
+    histories: Mapping[str, ArmHistory], runs: Mapping[str, Runs], read: ReadRanks | None
+) -> dict[CellKey, Cell]:
+    """Return how each arm differs from the one of the first network with its regime and loss: a family of its own.
+
+    The keys are the arm's name, that network's label and the arm's metric.
+    """
+    first: dict[tuple[str, str], str] = {}
+    cells: dict[CellKey, tuple[Cell, Tally]] = {}
+    for arm_id, history in histories.items():
+        arm = history.arm
+        other = first.setdefault((arm.regime.name, arm.loss.label), arm_id)
+        if other != arm_id:
+            ours, theirs = runs[arm_id].with_ranks(read), runs[other].with_ranks(read)
+            key = arm.name, histories[other].arm.model.label, arm.metric
+            cells[key] = cell_of(ours, theirs, arm.metric), theirs.confirmed
+    return marked(cells)
 
 
 def _choices(results: ArmResults) -> Iterator[ChosenValues]:

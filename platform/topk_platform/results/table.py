@@ -71,6 +71,8 @@ class Table:
         choosers: By row and column, for arms whose search trials were chosen by several versions of a package: the
             version by the number of the first trial that it chose.
         across: What the columns are, ``"regime"`` or ``"model"``.
+        networks: How arms differ from the arm of the study's first network with the same regime and loss, marked as a
+            family of their own: by the arm's name, the first network's label and the metric.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
         left: How many trials of these arms have not ended.
         tested: The number of test images, or of groups of them, by column, where it is known.
@@ -94,6 +96,7 @@ class Table:
     environments: Mapping[str, int] = field(default_factory=dict)
     choosers: Mapping[tuple[str, str], Mapping[int, str]] = field(default_factory=dict)
     across: str = "regime"
+    networks: Mapping[tuple[str, str, str], Cell] = field(default_factory=dict)
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
     left: int = 0
     tested: Mapping[str, int] = field(default_factory=dict)

@@ -76,9 +76,9 @@ def test_a_caption_has_the_conditions_and_no_command() -> None:
     latex = to_latex(a_table("seeds and images, one search"))
     (caption,) = re.findall(r"\\caption\{(.*)\}", latex)
     assert caption == (
-        r"s: test top-3 accuracy, \%. K = 3; 5 seeds; one search of 8 trials of 1 epoch, the best on validation data is "
-        r"tested; 450 test images. Mean over seeds~$\pm$~half its 95 \% interval, over seeds and test images (not the luck of "
-        r"the one search); bold: the best mean."
+        r"s: test top-3 accuracy, \%. K = 3; 5 seeds; one search of 8 trials of 1 epoch, the best on validation data "
+        r"is tested; 450 test images. Mean over seeds~$\pm$~half its 95 \% interval, over seeds and test images (not "
+        r"the luck of the one search); bold: the best mean."
     )
     assert "topk " not in latex and "`" not in latex
 

@@ -106,6 +106,37 @@ def test_a_smaller_budget_hides_nothing_that_has_ended_and_a_larger_one_counts_o
     assert table(STUDY, store=ended).study.searches == 2 and not table(STUDY, store=ended).left
 
 
+def test_networks_are_compared_with_the_first_one_as_a_family_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same loss and regime, corrected for one another, and named in the answer."""
+
+    def ahead(trials: Sequence[Trial], store: Store) -> Iterator[TrialRecord]:
+        for record in score(trials, store):
+            gain = 0.2 * (record.trial.arm.model.label == "mlp" and record.trial.arm.regime.name == "a")
+            test = {
+                name: value + gain + record.trial.seed**2 / 1000 * gain
+                for name, value in (record.test or {}).items()
+            }
+            yield dataclasses.replace(record, test=test or None)
+
+    run_in_process(monkeypatch, ahead)
+    networks = [Model("linear"), Model("mlp")]
+    study = Study(
+        "n", grid(REGIMES, networks, [Loss("cross_entropy")], k=3, recipe=Recipe(1)), topk=(1, 3), seeds=4
+    )
+    shown = run(study, store=tmp_path).table
+    marks = {key: (cell.mark, cell.tests) for key, cell in shown.networks.items()}
+    assert marks == {
+        ("a/mlp/cross_entropy", "linear", "top3"): ("better", 2),
+        ("b/mlp/cross_entropy", "linear", "top3"): ("", 0),
+    }
+    assert "Beside network linear, better: a/mlp/cross_entropy by 20." in " ".join(str(shown).split())
+    assert not table(study, store=tmp_path, only="b/*").networks.keys() - {
+        ("b/mlp/cross_entropy", "linear", "top3")
+    }
+
+
 def test_what_a_part_runs_is_written_beside_what_others_ran(tmp_path: Path) -> None:
     run(STUDY, store=tmp_path, only="a/*")
     part = run(STUDY, store=tmp_path, only=["b/*/cross_entropy", "b/*/smooth*"], seeds=2).table
