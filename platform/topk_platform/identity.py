@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["CHOOSER", "Identity", "bits_of", "chooser_of", "counts_in_words", "environment_of", "machine_of"]
+__all__ = ["BITS", "CHOOSER", "Identity", "counts_in_words", "environment_of"]
 
-_BITS = ("machine", "torch", "losses")
+BITS = ("machine", "torch", "losses")
+"""What decides the last bits of a result, besides its code."""
+
 CHOOSER = "optuna"
 """The package that chooses the values of trials.
 
@@ -69,50 +71,25 @@ def _versions(text: str) -> Mapping[str, str]:
     return versions
 
 
-def chooser_of(row: Mapping[str, Any]) -> str:
-    """Return the package that chose the values of a search's trial; empty if none did.
-
-    Example:
-        >>> chooser_of({"versions": '{"torch": "2.14.0", "optuna": "5.0.0"}'})
-        'optuna 5.0.0'
-    """
-    return _environment(row["versions"] or "{}", (CHOOSER,))
-
-
-def bits_of(row: Mapping[str, Any]) -> str:
-    """Return the part of the environment that decided the last bits of a row, to follow the word "of".
-
-    Example:
-        >>> bits_of({"versions": '{"machine": "NVIDIA H200", "optuna": "5.0.0", "torch": "2.14.0"}'})
-        'machine NVIDIA H200, torch 2.14.0'
-    """
-    return _environment(row["versions"] or "{}", _BITS)
-
-
-def environment_of(row: Mapping[str, Any]) -> str:
+def environment_of(row: Mapping[str, Any], names: tuple[str, ...] = (*BITS, CHOOSER)) -> str:
     """Return the environment in which a row was made, to follow the word "of".
 
+    Args:
+        row: The row.
+        names: What to name: :data:`BITS` decide the last bits, :data:`CHOOSER` the values of a search's trial.
+
     Example:
-        >>> environment_of({"versions": '{"machine": "NVIDIA H200", "python": "3.12.1", "torch": "2.14.0"}'})
-        'machine NVIDIA H200, torch 2.14.0'
+        >>> row = {"versions": '{"machine": "NVIDIA H200", "optuna": "5.0.0", "python": "3.12.1", "torch": "2.14.0"}'}
+        >>> environment_of(row), environment_of(row, (CHOOSER,))
+        ('machine NVIDIA H200, torch 2.14.0, optuna 5.0.0', 'optuna 5.0.0')
     """
-    return _environment(row["versions"] or "{}", (*_BITS, CHOOSER))
+    return _environment(row["versions"] or "{}", names)
 
 
 @lru_cache(maxsize=256)
-def _environment(text: str, names: Iterable[str]) -> str:
+def _environment(text: str, names: tuple[str, ...]) -> str:
     versions = _versions(text)
     return ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
-
-
-def machine_of(row: Mapping[str, Any]) -> str:
-    """Return the kind of machine that a ledger's row was made on: a GPU's or a processor's model, empty if unknown.
-
-    Example:
-        >>> machine_of({"versions": '{"machine": "NVIDIA H200", "torch": "2.14.0"}'})
-        'NVIDIA H200'
-    """
-    return _versions(row["versions"] or "{}").get("machine", "")
 
 
 def counts_in_words(counts: Mapping[str, int]) -> str:

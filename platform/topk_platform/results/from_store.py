@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from topk_platform.identity import bits_of, chooser_of
+from topk_platform.identity import BITS, CHOOSER, environment_of
 from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmHistory, ArmResults, last_counted, read_history, results_of
 from topk_platform.records.ledger import Ledger, nothing_of
@@ -229,14 +229,14 @@ def _choices(results: ArmResults) -> Iterator[ChosenValues]:
 
 def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
     rows = (row for history in histories.values() for row in history.rows())
-    result = Counter(map(bits_of, rows))
+    result = Counter(environment_of(row, BITS) for row in rows)
     return result if len(result) > 1 else {}
 
 
 def _choosers(results: ArmResults) -> dict[int, str]:
     """Return the versions that chose an arm's search trials, by their first trial's number; empty for one version."""
     rows = sorted(results.searched(), key=lambda row: row["number"])
-    parts = {row["number"]: chooser_of(row) for row in rows}
+    parts = {row["number"]: environment_of(row, (CHOOSER,)) for row in rows}
     before = [None, *parts.values()]
     changes = {
         n: text for (n, text), last in zip(parts.items(), before, strict=False) if text and text != last
