@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterator
-from types import CodeType, FrameType
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, Durations, StudyProgress
+from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended, Slot, best
 
 SEARCHED = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
@@ -228,26 +225,3 @@ def test_asking_for_the_next_trial_looks_at_none_that_has_ended() -> None:
     for number in range(9_000, 9_500):
         progress.end(("search", number, 0), Ended(number, {"tau": 1.0}, "completed", {4: 0.5}))
     assert past.looked < 10 * 500
-
-
-def test_they_can_be_read_in_the_midst_of_a_change() -> None:
-    """Each line of a change is followed by a look, as by a thread that takes over there."""
-    durations, seen = Durations(), list[float]()
-    changes: set[CodeType] = {function.__code__ for function in (Durations.add, Durations.guess)}
-
-    def look(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code not in changes:
-            return None
-        if event != "call":
-            seen.append(durations.of("a"))
-        return look
-
-    before = sys.gettrace()
-    sys.settrace(look)
-    try:
-        durations.guess({"a": 4.0})
-        durations.add("a", 2.0)
-        durations.add("a", 4.0)
-    finally:
-        sys.settrace(before)
-    assert list(dict.fromkeys(seen)) == [0.0, 4.0, 2.0, 3.0]

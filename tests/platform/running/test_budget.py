@@ -142,33 +142,6 @@ def test_no_more_trials_start_than_may(workers: int, most: int, ensemble: int) -
     assert driver.progress.left == 0 or len(driver.kept) > most - ensemble
 
 
-def test_an_arm_without_an_ended_trial_is_expected_to_take_the_mean_of_the_others() -> None:
-    budget = Budget(RunOptions(max_hours=1), clock=lambda: 0.0)
-    assert budget.allows("new", 1)
-    budget.durations = Durations({"a": [1000.0, 3000.0], "b": [], "c": [8000.0]})
-    budget.durations.guess({"b": 3000.0, "c": 9e9})
-    assert [budget.durations.of(arm) for arm in ("a", "b", "c", "new")] == [2000, 3000, 8000, 4000]
-    assert not budget.allows("new", 1) and budget.held == {"max_hours 1"}
-
-
-def test_trials_that_run_when_the_time_is_up_are_cut_off_without_a_fault() -> None:
-    """Those whose processes have not started as well: on a cluster that others fill, they might not start for days."""
-    driver = Driver(a_study(), RunOptions(max_hours=1), 2, 60)
-    dispatcher = driver.dispatcher
-    assert dispatcher.start("trains") is not None and dispatcher.start("waits") is not None
-    (trial,) = dispatcher._handed["trains"].trials
-    dispatcher.running("trains")
-    driver.now = 3599.0
-    assert not dispatcher.ends and not dispatcher.done
-    driver.now = 3602.0
-    assert dispatcher.ends and dispatcher.done
-    dispatcher.close()
-    assert dispatcher.outcome.open == [] and driver.progress.again == 0
-    assert driver.budget.held == {"max_hours 1"}
-    assert not any(arm.running for arm in driver.progress.arms.values())
-    assert driver.progress.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
-
-
 def test_a_trial_that_is_tried_again_counts_once() -> None:
     driver = Driver(a_study(arms=1), RunOptions(max_trials=1), 1, 60)
     assert driver.dispatcher.start("a") is not None

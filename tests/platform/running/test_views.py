@@ -132,29 +132,21 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
         assert read_state(Recorded.read(drive.ledger)).events == live.events
 
 
-def test_what_a_killed_run_noted_is_replaced_at_once(tmp_path: Path) -> None:
-    """Otherwise the trials that it ran count as those of the run that follows."""
+def test_a_note_is_of_this_run_from_its_start_and_nothing_runs_at_its_end(tmp_path: Path) -> None:
+    """Though a killed run noted trials, and though the run was cut short and its driver still writes tables."""
     drive = Drive(tmp_path)
     killed = StudyState(STUDY.name, (ArmState(ARMS[0].name, left=12, running=2),), workers=2, slots=2)
     note_state(drive.ledger.store, killed)
-    with drive.ledger.writing(STUDY), Noting(drive.ledger.store, drive.watch):
-        live = live_state(drive.ledger.store)
-    assert live is not None
-    assert (live.running, live.workers) == (0, 0)
-
-
-def test_nothing_runs_once_a_run_that_was_cut_short_is_over(tmp_path: Path) -> None:
-    """Its driver still writes tables; on the progress are trials that ran or waited to be tried again."""
-    drive = Drive(tmp_path)
+    notes = []
     with drive.ledger.writing(STUDY):
         with Noting(drive.ledger.store, drive.watch):
+            notes.append(live_state(drive.ledger.store))
             trials = drive.progress.next_trials()
             drive.notify(Event("started", trials))
             drive.notify(Event("again", trials, why="process lost: killed"))
             assert drive.watch.state().running == 1
-        live = live_state(drive.ledger.store)
-    assert live is not None
-    assert (live.running, live.workers, live.left) == (0, 0, 12)
+        notes.append(live_state(drive.ledger.store))
+    assert [note and (note.running, note.workers, note.left) for note in notes] == [(0, 0, 12)] * 2
 
 
 def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:
