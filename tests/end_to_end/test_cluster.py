@@ -212,7 +212,7 @@ def test_a_gpu_that_torch_cannot_use_is_reported_before_anything_starts(
     out, _ = visited.topk(
         "plan", "lab:on_gpu", "--store", tmp_path / "s", "--address", nodes.address, "--json", code=1
     )
-    (result,) = (one for one in json.loads(out)["findings"] if one["check"] == "gpus")
+    (result,) = (finding for finding in json.loads(out)["findings"] if finding["check"] == "gpus")
     assert result["node"] == "127.0.0.1 (head)" and result["finding"].startswith(text) and result["wrong"]
     assert not (tmp_path / "s").exists()
 

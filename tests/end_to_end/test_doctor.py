@@ -119,11 +119,11 @@ def findings(visited: Any, lab: Path, nodes: Cluster) -> list[dict[str, Any]]:
 def test_each_thing_that_is_wrong_is_reported_with_its_place(
     findings: list[dict[str, Any]], lab: Path
 ) -> None:
-    assert all(one["remedy"] and "head" not in one["node"] for one in findings)
+    assert all(finding["remedy"] and "head" not in finding["node"] for finding in findings)
     checks = ["tracking", "code", "data", "store", "same bits"]
-    result = {one["check"]: one["finding"] for one in findings}
-    assert sorted(one["check"] for one in findings) == sorted(checks), findings
-    assert {one["check"] for one in findings if one["node"] == "driver"} == {"tracking"}
+    result = {finding["check"]: finding["finding"] for finding in findings}
+    assert sorted(finding["check"] for finding in findings) == sorted(checks), findings
+    assert {finding["check"] for finding in findings if finding["node"] == "driver"} == {"tracking"}
     assert result["tracking"].startswith("mlflow must be")
     assert result["same bits"].startswith("losses torch, not numba ")
     assert "No module named 'sklearn'" in result["code"]

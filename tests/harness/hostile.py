@@ -59,10 +59,10 @@ def flipped(content: bytes, rng: random.Random) -> bytes:
 
 def cut(content: bytes, rng: random.Random) -> bytes:
     """Leave out the end, the beginning or something between, or put some bytes in or behind."""
-    one, other = sorted(rng.randrange(len(content) + 1) for _ in range(2))
+    start, end = sorted(rng.randrange(len(content) + 1) for _ in range(2))
     junk = rng.randbytes(rng.choice((1, 100, 5000)))
-    parts = content[:one] + content[other:], content[:one] + junk + content[one:]
-    return rng.choice((content[:one], content[one:], *parts, b""))
+    parts = content[:start] + content[end:], content[:start] + junk + content[start:]
+    return rng.choice((content[:start], content[start:], *parts, b""))
 
 
 def changed(value: Any, rng: random.Random, times: int = 1) -> Any:

@@ -21,7 +21,9 @@ def pytest_collect_file(
     collectors = yield
     if not collectors or b">>>" in file_path.read_bytes():
         return collectors
-    return [one for one in collectors if type(one) is pytest.Module]  # what looks for examples is a subclass
+    return [
+        collector for collector in collectors if type(collector) is pytest.Module
+    ]  # what looks for examples is a subclass
 
 
 @pytest.hookimpl(wrapper=True)

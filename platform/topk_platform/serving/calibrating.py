@@ -29,7 +29,7 @@ from topk_platform.specs import Inputs
 from topk_platform.training.setup import dataset_of
 from topk_platform.trust import Trust
 
-__all__ = ["calibrate_export", "calibrated_on_samples", "calibrated_on_validation"]
+__all__ = ["calibrate_export", "calibrated_on_samples", "calibrated_on_validation", "keep_calibration"]
 
 _COVERAGES = (0.9, 0.95, 0.99)
 
@@ -76,12 +76,17 @@ def calibrate_export(export: str | Path, samples: str | Path, *, trust: Iterable
     """
     folder, trusted = Path(export).expanduser(), Trust.of(trust)
     calibration, text = calibrated_on_samples(folder, Path(samples).expanduser(), trusted)
-    (folder / CALIBRATION).write_text(calibration.to_json())
-    card = (folder / CARD).read_text()
-    (folder / CARD).write_text(with_calibration(card, Config.read(folder).inputs, text))
+    keep_calibration(folder, calibration, text)
     if (folder / ONNX).exists():
         write_onnx(folder, trusted)
     return calibration
+
+
+def keep_calibration(export: Path, calibration: SetCalibration, text: str) -> None:
+    """Write a calibration into the folder of an export, and the text about it into the model card."""
+    (export / CALIBRATION).write_text(calibration.to_json())
+    card = with_calibration((export / CARD).read_text(), Config.read(export).inputs, text)
+    (export / CARD).write_text(card)
 
 
 def calibrated_on_validation(saved: SavedModel, trust: Trust) -> tuple[SetCalibration, str]:

@@ -14,6 +14,10 @@ from topk_platform.specs.checks import plural
 
 __all__ = ["model_card", "with_calibration"]
 
+_UNCALIBRATED = (
+    "The network is not calibrated, so it gives no sets. `topk predict . PHOTOS --calibrate` calibrates it on labelled "
+    "inputs of yours, PHOTOS/CLASS/INPUT.\n"
+)
 _SETS, _LIMITS = "\n## Sets\n\n", "\n## Limits\n\n"
 
 
@@ -23,9 +27,8 @@ def model_card(
     config: Config,
     row: Row,
     estimates: Mapping[str, Estimate],
-    calibration: str = "",
 ) -> str:
-    """Return a network's model card, in Markdown.
+    """Return a network's model card, in Markdown; it says that the network is not calibrated.
 
     Args:
         study: The network's study.
@@ -33,7 +36,6 @@ def model_card(
         config: Its configuration.
         row: The ledger's row of its confirmation.
         estimates: The arm's test metrics over all its seeds, by name.
-        calibration: The text about the calibration; empty if the network is not calibrated.
     """
     arm, trial, frozen = saved.trial.arm, saved.trial, config.backbone
     conditions = [canonical_json(condition) for condition in arm.regime.conditions]
@@ -56,8 +58,7 @@ def model_card(
         + "".join(f"- {name}: {text}\n" for name, text in facts.items())
         + f"\n## Test results\n\n{_numbers(row, estimates)}\n"
         + f"## Use\n\n{_usage(config.inputs, arm.k)}"
-        + f"{_SETS}{_sets(config.inputs, calibration)}"
-        + _limits(saved, config)
+        + f"{_SETS}{_UNCALIBRATED}{_limits(saved, config)}"
     )
 
 
@@ -69,9 +70,14 @@ def with_calibration(card: str, inputs: Inputs, calibration: str) -> str:
         inputs: The network's inputs.
         calibration: The text about the calibration.
     """
+    file, _ = _example(inputs)
+    use = (
+        f"    topk predict . {file} --coverage 95\n\n"
+        f'```python\nmodel.predict_sets(["{file}"], coverage=0.95)\n```\n\n'
+    )
     before, heading, after = card.partition(_SETS)
     _, limits, rest = after.partition(_LIMITS)
-    return f"{before}{heading}{_sets(inputs, calibration)}{limits}{rest}"
+    return f"{before}{heading}{use}{calibration}{limits}{rest}"
 
 
 def _numbers(row: Row, estimates: Mapping[str, Estimate]) -> str:
@@ -103,19 +109,6 @@ def _interval(metric: str, estimate: Estimate) -> str:
 def _example(inputs: Inputs) -> tuple[str, str]:
     """Return the name of an input file as an example, and the kind of its content."""
     return ("image.png", "images") if inputs.kind == "image" else ("input.npy", f"float32 {inputs.shape}")
-
-
-def _sets(inputs: Inputs, calibration: str) -> str:
-    if not calibration:
-        return (
-            "The network is not calibrated, so it gives no sets. `topk predict . PHOTOS --calibrate` calibrates it on "
-            "labelled inputs of yours, PHOTOS/CLASS/INPUT.\n"
-        )
-    file, _ = _example(inputs)
-    return (
-        f"    topk predict . {file} --coverage 95\n\n"
-        f'```python\nmodel.predict_sets(["{file}"], coverage=0.95)\n```\n\n{calibration}'
-    )
 
 
 def _usage(inputs: Inputs, k: int) -> str:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from topk_platform.data import data_at
@@ -19,12 +18,15 @@ from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.intervals import Estimate
 from topk_platform.results.runs import Runs, runs_of_all
-from topk_platform.serving.calibrating import calibrated_on_samples, calibrated_on_validation
+from topk_platform.serving.calibrating import (
+    calibrated_on_samples,
+    calibrated_on_validation,
+    keep_calibration,
+)
 from topk_platform.serving.card import model_card
 from topk_platform.serving.frozen import with_backbone
 from topk_platform.serving.loader import write_onnx
 from topk_platform.serving.package import BACKBONE, CALIBRATION, CARD, CONFIG, ONNX, WEIGHTS, Config
-from topk_platform.serving.set_calibration import SetCalibration
 from topk_platform.specs import FEATURES, Study
 from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
@@ -105,29 +107,23 @@ def export_model(
     trust = Trust.of_study(study)
     _check_folder(folder)
     config, more = _configured(saved, data)
-    card = partial(model_card, study, saved, config, chosen, estimates)
-    files = tuple(_write(folder, saved, config, {**more, CARD: card().encode()}))
+    card = model_card(study, saved, config, chosen, estimates)
+    files = tuple(_write(folder, saved, config, {**more, CARD: card.encode()}))
     if calibrate is not None:
-        calibration, note = _calibration(saved, folder, calibrate, trust, data)
+        with data_at(data):
+            calibration, text = (
+                calibrated_on_validation(saved, trust)
+                if calibrate == _SPLIT
+                else calibrated_on_samples(folder, Path(calibrate).expanduser(), trust)
+            )
         with _writing(folder):
-            (folder / CALIBRATION).write_text(calibration.to_json())
-            (folder / CARD).write_text(card(note))
+            keep_calibration(folder, calibration, text)
         files = (*files, CALIBRATION)
     if onnx:
         with _writing(folder):
             write_onnx(folder, trust)
         files = (*files, ONNX)
     return Exported(folder, config, chosen["seed"], files)
-
-
-def _calibration(
-    saved: SavedModel, to: Path, calibrate: str | Path, trust: Trust, data: str | Path | None
-) -> tuple[SetCalibration, str]:
-    """Return the calibration of a network, and the text about it for the card."""
-    if calibrate != _SPLIT:
-        return calibrated_on_samples(to, Path(calibrate).expanduser(), trust)
-    with data_at(data):
-        return calibrated_on_validation(saved, trust)
 
 
 def _history(held: Held, arm: str) -> ArmHistory:

@@ -19,14 +19,14 @@ NOISY = Situation(100, 45_000, 1.0, 0.8, 5)
 def test_the_nearest_is_what_was_asked_for_and_the_next_are_like_it() -> None:
     result = seen(NOISY, shipped())
     assert result[0].situation == NOISY and {"topk_transition"} < {m.loss for m in result[0].measured}
-    others = [one.situation for one in result if one.situation != NOISY]
+    others = [regime.situation for regime in result if regime.situation != NOISY]
     assert len(others) == len(set(others)) == 2
-    assert all((one.noise, one.imbalance, one.k) == (0.8, 1.0, 5) for one in others)
+    assert all((other.noise, other.imbalance, other.k) == (0.8, 1.0, 5) for other in others)
 
 
 def test_what_was_searched_once_was_not_seen() -> None:
     asked = [Situation(62, 3100, 1.0, noise, 5) for noise in (0.0, 0.4, 0.8)]
-    names = {one.name for situation in asked for one in seen(situation, shipped())}
+    names = {regime.name for situation in asked for regime in seen(situation, shipped())}
     assert names and not any(name.startswith("letters_once") for name in names)
 
 
@@ -49,7 +49,7 @@ def test_the_command_says_what_was_seen_then_the_rule_then_what_to_search(topk: 
 
 
 def test_ones_own_study_comes_first_by_its_own_marks(topk: Topk, tmp_path: Path) -> None:
-    (result,) = (one for one in shipped() if one.study.name == "photos_tail")
+    (result,) = (findings for findings in shipped() if findings.study.name == "photos_tail")
     (tmp_path / "mine.json.gz").write_bytes(result.to_bytes())
     code, out, _ = topk("nearest", str(tmp_path / "mine.json.gz"))
     marked = {k for k, cell in result.table.cells.items() if cell.mark and k[2] == "macro_top5"}
