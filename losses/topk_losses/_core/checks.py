@@ -231,7 +231,8 @@ def check_counts(class_counts: Tensor, classes: int | None = None, *, look: bool
     readable = values_are_readable(class_counts) or (look and has_values(class_counts))
     if not readable or not class_counts.numel():
         return
-    least, most = bounds_of(class_counts)
+    whole = not class_counts.is_floating_point()  # then 0 is the only bound
+    least, most = (class_counts.min().item(), 0) if whole else bounds_of(class_counts)
     if not (least > 0 and most < math.inf):
         wrong = class_counts[~((class_counts > 0) & torch.isfinite(class_counts))]
         raise ValueError(f"class_counts must be above 0 for every class, got {wrong[0].item()}")
@@ -247,7 +248,7 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
         raise ValueError(
             f"target must hold integer labels or floating-point probabilities, got {target.dtype}"
         )
-    expected = shape[:1] + shape[2:]
+    expected = shape[:1] if len(shape) == 2 else shape[:1] + shape[2:]
     if target.shape != expected:
         raise ValueError(
             f"target must have the shape {tuple(expected)} for scores of shape {tuple(shape)}, "

@@ -14,62 +14,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from topk_losses.testing.entropy_oracles import (
-    active_passive_loss,
-    asymmetric_loss,
-    balanced_softmax,
-    cross_entropy,
-    early_learning,
-    focal,
-    generalized_cross_entropy,
-    label_smoothing,
-    ldam,
-    logit_adjusted,
-    logit_clip,
-    mean_absolute_error,
-    symmetric_cross_entropy,
-    vector_scaling,
-)
-from topk_losses.testing.operator_oracles import expected_topk, lapsum_topk, noised_topk, soft_topk
+from topk_losses.testing import entropy_oracles, operator_oracles
+from topk_losses.testing.entropy_oracles import *  # noqa: F403 - all oracles are in this module
+from topk_losses.testing.entropy_oracles import cross_entropy
+from topk_losses.testing.operator_oracles import *  # noqa: F403
+from topk_losses.testing.operator_oracles import lapsum_topk, noised_topk, soft_topk
 
-__all__ = [
-    "active_passive_loss",
-    "asymmetric_loss",
+__all__ = [  # noqa: PLE0604
     "autkc",
-    "balanced_softmax",
     "calibrated_topk_hinge",
     "conformal_training",
     "convex_topk_hinge",
-    "cross_entropy",
-    "early_learning",
-    "expected_topk",
-    "focal",
-    "generalized_cross_entropy",
     "inclusion_probabilities",
-    "label_smoothing",
-    "lapsum_topk",
     "lapsum_topk_loss",
-    "ldam",
     "log_elementary_symmetric",
     "log_space_smooth_topk_svm",
-    "logit_adjusted",
-    "logit_clip",
-    "mean_absolute_error",
-    "noised_topk",
     "noised_topk_hinge",
     "rowwise",
     "smooth_topk_hinge",
     "smooth_topk_svm",
-    "soft_topk",
     "soft_topk_loss",
     "sorting_topk_cross_entropy",
-    "symmetric_cross_entropy",
     "topk_entropy",
     "topk_grouping",
     "topk_hinge",
     "topk_transition",
     "truncated_topk_entropy",
-    "vector_scaling",
+    *entropy_oracles.__all__,
+    *operator_oracles.__all__,
 ]
 
 

@@ -1,7 +1,5 @@
 """Early-learning regularisation: against its definition, and the memory of its module against a plain loop."""
 
-import io
-
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -100,18 +98,6 @@ def test_evaluation_remembers_nothing_and_knows_cross_entropy():
     torch.testing.assert_close(again, functional.early_learning(scores, target, kept, 3.0))
     assert torch.equal(loss(scores, target), functional.cross_entropy(scores, target))
     assert torch.equal(loss.memory, kept)
-
-
-def test_its_state_goes_on_bit_for_bit():
-    scores, target, _ = given()
-    loss, file = EarlyLearning(6, 5), io.BytesIO()
-    loss(scores, target, index=torch.arange(6))
-    torch.save(loss.state_dict(), file)
-    file.seek(0)
-    twin = EarlyLearning(6, 5)
-    twin.load_state_dict(torch.load(file))
-    values = [one(scores + 1, target, index=torch.arange(6).flip(0)) for one in (loss, twin)]
-    assert torch.equal(*values) and torch.equal(loss.memory, twin.memory)
 
 
 @pytest.mark.parametrize(

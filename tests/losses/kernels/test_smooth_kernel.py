@@ -28,7 +28,9 @@ def results(loss, scores, target, *args, **keywords):
 
 
 @pytest.mark.parametrize("tau", TEMPERATURES)
-@pytest.mark.parametrize(("k", "classes"), [(1, 300), (2, 33), (5, 1000), (5, 6), (20, 300)])
+@pytest.mark.parametrize(
+    ("k", "classes"), [(1, 300), (2, 33), (5, 1000), (5, 6), (20, 300), (5, 2100), (5, 10_000)]
+)
 def test_float32(k, classes, tau, device, smooth):
     scores, target = turning_rows(classes, k, tau)
     expected, slope = smooth_topk_svm_rows(scores, target, k, tau)
@@ -39,16 +41,6 @@ def test_float32(k, classes, tau, device, smooth):
     assert (error <= torch.maximum(1e-5 * expected, torch.as_tensor(1e-6 * tau))).all()
     assert (gradient - slope).abs().max() < 1e-6
     assert gradient.sum(1).abs().max() < 1e-6
-
-
-@pytest.mark.parametrize("classes", [2100, 10_000])
-@pytest.mark.parametrize("tau", [1.0, 0.03])
-def test_many_classes(classes, tau, device, smooth):
-    scores, target = turning_rows(classes, 5, tau)
-    expected, slope = smooth_topk_svm_rows(scores, target, 5, tau)
-    losses, gradient = results(smooth, scores.to(device), target.to(device), 5, tau)
-    torch.testing.assert_close(losses.cpu().double(), expected, rtol=1e-5, atol=1e-6 * tau)
-    torch.testing.assert_close(gradient.cpu().double(), slope, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -120,23 +120,15 @@ def test_exponentials_and_their_sum():
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_further_derivatives(name):
-    """Second ones, batches of gradients, and what torch.func makes of them."""
+def test_second_derivatives(name):
     scores, target = normal(4, 40, 1.0)
     result = []
     for dtype in (torch.float32, torch.float64):
         leaf = scores.to(dtype).requires_grad_()
         losses = LOSSES[name](leaf, target, 3, reduction="none")
         (slope,) = torch.autograd.grad(losses.square().sum(), leaf, create_graph=True)
-        second = torch.autograd.grad(slope.square().sum(), leaf, retain_graph=True)[0]
-        batch = torch.autograd.grad(
-            losses, leaf, torch.eye(4, dtype=dtype), retain_graph=True, is_grads_batched=True
-        )[0]
-        mapped = torch.func.vmap(torch.func.grad(LOSSES[name]), in_dims=(0, 0, None))(
-            leaf.detach()[:, None], target[:, None], 3
-        )
-        torch.testing.assert_close(mapped[:, 0], batch[range(4), range(4)], rtol=1e-4, atol=1e-5)
-        result.append([x.detach().double() for x in (slope, second, batch)])
+        second = torch.autograd.grad(slope.square().sum(), leaf)[0]
+        result.append([x.detach().double() for x in (slope, second)])
     for ours, expected in zip(*result, strict=True):
         torch.testing.assert_close(ours, expected, rtol=1e-3, atol=1e-3)
 

@@ -45,12 +45,6 @@ def test_derivatives(classes, k, sample):
     torch.testing.assert_close(slope, inclusion_probabilities(values.detach(), k))
 
 
-def test_at_k_1_they_are_the_softmax(sample):
-    values = sample(4, 50)[0]
-    torch.testing.assert_close(log_elementary_symmetric(values, 1), values.logsumexp(1))
-    torch.testing.assert_close(inclusion_probabilities(values, 1, 0.3), (values / 0.3).softmax(1))
-
-
 def test_masked_classes_are_absent(sample):
     values = sample(3, 20)[0]
     masked = torch.cat([values, torch.full((3, 5), -torch.inf, dtype=torch.float64)], 1)
