@@ -45,14 +45,6 @@ def test_digits_are_what_scikit_learn_ships_split_by_its_train_test_split() -> N
     assert data.shape == (1, 8, 8)
 
 
-def test_digits_are_the_same_in_every_process() -> None:
-    # A change of the splits changes every key: it must be seen.
-    assert digits().fingerprint == digits().fingerprint
-    changed = digits()
-    changed.train.inputs[0, 0, 0, 0] += 1
-    assert dataclasses.replace(changed).fingerprint != digits().fingerprint
-
-
 @given(probability=st.floats(0, 1), seed=st.integers(0, 2**31))
 def test_label_noise_stays_in_the_superclass(probability: float, seed: int) -> None:
     superclasses = torch.tensor([0, 1, 0, 2, 1, 0])
@@ -164,13 +156,6 @@ def test_every_class_is_in_one_group(counts: list[int], one: int, other: int) ->
     for c, n in enumerate(counts):
         expected = "many" if n > many else "few" if n < few else "medium"
         assert [name for name, mask in groups.items() if mask[c]] == [expected]
-
-
-def test_conditions_compose_in_order() -> None:
-    both = apply_conditions(digits(), [LongTail(20), LabelNoise(1.0)], lambda role: generator(len(role)))
-    clean = apply_conditions(digits(), [LongTail(20)], lambda role: generator(len(role)))
-    assert len(both.train) == len(clean.train)
-    assert not torch.equal(both.train.labels, clean.train.labels)
 
 
 X, Y = torch.zeros(3, 2), torch.zeros(3).long()

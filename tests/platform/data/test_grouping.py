@@ -25,7 +25,7 @@ from topk_platform.data import (
 )
 from topk_platform.data.grouping import matched, split_whole_groups
 from topk_platform.errors import MissingDataError
-from topk_platform.specs import Condition, canonical_json
+from topk_platform.specs import Condition
 
 
 @pytest.fixture
@@ -204,7 +204,3 @@ def test_conditions_without_groups_say_so() -> None:
     data, third = Dataset(alone, alone, alone, 3), TrainFraction(0.3, whole_groups=True)
     with pytest.raises(UserError, match=r"2 classes without a training image"):
         apply_conditions(data, (third,), lambda _role: Generator())
-
-
-def test_whole_groups_are_part_of_a_condition_s_identity() -> None:
-    assert canonical_json(PerClass(5, whole_groups=True)) != canonical_json(PerClass(5))

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from small_trials import IMAGES
 from torch import nn
 
 import topk_losses as tl
@@ -199,14 +200,6 @@ def test_what_cannot_be_scheduled_is_reported_before_anything_starts(loss: Loss,
     assert "\n" not in str(caught.value)
 
 
-MakeTrial = Callable[..., Trial]
-IMAGES = Regime(
-    "images",
-    "synthetic_images",
-    options={"classes": 4, "superclasses": 2, "train": 40, "validation": 8, "test": 8},
-)
-
-
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -268,15 +261,6 @@ def test_a_memory_comes_back_after_a_cut(make_trial: MakeTrial, memory: Any) -> 
         same = [e.train_loss for e in resumed.epochs] == [e.train_loss for e in expected.epochs]
         weights = zip(whole.models[trial.key].values(), cutting.models[trial.key].values(), strict=True)
         assert same is not forgets and all(torch.equal(*pair) for pair in weights) is not forgets, cut
-
-
-def test_without_strength_training_is_that_of_cross_entropy(make_trial: MakeTrial) -> None:
-    plain = make_trial(recipe=Recipe(2))
-    loss = Loss("early_learning", fixed={"strength": 0.0})
-    remembering = dataclasses.replace(plain, arm=dataclasses.replace(plain.arm, loss=loss))
-    one, other = finish(run_trials([plain])) + finish(run_trials([remembering]))
-    assert one.status == other.status == "completed"
-    assert (one.test, one.validation) == (other.test, other.validation)
 
 
 def test_what_it_cannot_go_with_is_refused(make_trial: MakeTrial) -> None:

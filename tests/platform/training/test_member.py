@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from small_trials import IMAGES, bits
 
-from topk_platform import EMA, Model, Protocol, Recipe, Regime, UserError
+from topk_platform import EMA, Model, Protocol, Recipe, UserError
 from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Session, finish, run_trials
 
@@ -26,13 +26,6 @@ def train(trial: Trial, keeper: Any = None) -> TrialRecord:
     (record,) = finish(run_trials([trial], keeper))
     assert record.status == "completed", record.reason
     return record
-
-
-def bits(record: TrialRecord) -> str:
-    """Everything but times and the recipe."""
-    epochs = [dataclasses.replace(epoch, seconds=0, step_seconds=0) for epoch in record.epochs]
-    described = [[vars(epoch) | {"validation": dict(epoch.validation)} for epoch in epochs], record.status]
-    return json.dumps([*described, record.reason, dict(record.validation), dict(record.test or {})])
 
 
 def last_epoch(curves: list[dict[str, float]], recipe: Recipe, patience: int) -> int:
@@ -127,15 +120,7 @@ def test_a_member_that_has_stopped_lets_the_others_go_on(make_trial: MakeTrial, 
         cutting = memory(cut)
         with pytest.raises(KeyboardInterrupt):
             finish(run_trials(trials, cutting))
-        assert list(map(bits, finish(run_trials(trials, cutting)))) == list(map(bits, records))
-
-
-MakeTrial = Callable[..., Trial]
-IMAGES = Regime(
-    "images",
-    "synthetic_images",
-    options={"classes": 4, "superclasses": 2, "train": 40, "validation": 8, "test": 8},
-)
+        assert bits(*finish(run_trials(trials, cutting))) == bits(*records)
 
 
 def by_steps(session: Session, epochs: int) -> list[dict[str, Any]]:
@@ -167,16 +152,6 @@ def test_an_exponential_average_is_the_plain_loops(given: dict[str, Any], make_t
         assert np.allclose(value.numpy(), average[name], atol=1e-6)
     trained = by_steps(usual, 2)[-1]
     assert all(np.array_equal(v.double().numpy(), trained[n]) for n, v in session.model.state_dict().items())
-
-
-def test_an_average_that_forgets_all_is_usual_training_to_the_bit(make_trial: MakeTrial, memory: Any) -> None:
-    plain, forgetful = make_trial(), make_trial(recipe=Recipe(epochs=3, average=EMA(0.0)))
-    kept, averaged = memory(), memory()
-    usual, shown = finish(run_trials([plain], kept))[0], finish(run_trials([forgetful], averaged))[0]
-    assert shown.status == "completed", shown.reason
-    assert (usual.test, usual.validation) == (shown.test, shown.validation)
-    one, other = kept.models[plain.key], averaged.models[forgetful.key]
-    assert all(torch.equal(value, other[name]) for name, value in one.items())
 
 
 def test_what_is_validated_kept_and_tested_is_the_average(make_trial: MakeTrial, memory: Any) -> None:

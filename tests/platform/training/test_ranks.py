@@ -12,7 +12,7 @@ import torch
 from made_records import a_row
 
 from topk_platform import LongTail, Recipe, Regime
-from topk_platform.data import DATASETS, Dataset, digits, letters, load
+from topk_platform.data import DATASETS, Dataset, digits, load
 from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.per_image import read_guesses, read_ranks
 from topk_platform.records.storage.store import Store
@@ -110,12 +110,6 @@ def test_guesses_among_many_classes_are_kept_as_they_are(make_trial: MakeTrial, 
     result = read_guesses(store, a_row(trial.key, guesses=written))
     assert result is not None and result.images == "abc" and result.classes.tolist() == kept.tolist()
     assert read_guesses(store, {"key": "none"}) is None
-
-
-def test_letters_name_their_typefaces() -> None:
-    test = letters().test
-    assert test.groups is not None and test.fingerprint == "10258b7b5c3a9b93fe0f"
-    assert torch.equal(torch.bincount(test.groups), torch.full((160,), 62))
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from small_trials import IMAGES
 from torch import Tensor, nn
 
 from topk_platform import EMA, Augmentation, LongTail, Model, Numerics, Recipe, Regime, UserError
@@ -15,11 +16,6 @@ from topk_platform.training import Session, finish, run_trials
 from topk_platform.training.steps.optim import density_of, effective_weights, learning_rate
 
 MakeTrial = Callable[..., Trial]
-IMAGES = Regime(
-    "images",
-    "synthetic_images",
-    options={"classes": 4, "superclasses": 2, "train": 24, "validation": 8, "test": 8, "difficulty": 0.2},
-)
 TAIL = Regime("tail", "digits", (LongTail(5),))
 
 
@@ -116,14 +112,6 @@ def test_each_kept_metric_is_reported_its_own_best_epoch(make_trial: MakeTrial) 
             assert record.validation[name] == validation[epoch][names.index(name)]
         differ += best["top1"] != best["top3"]
     assert differ
-
-
-def test_without_keep_the_last_epoch_counts(make_trial: MakeTrial) -> None:
-    trial = make_trial(recipe=Recipe(3, learning_rate=0.6, schedule="constant"))
-    _, test, names = by_hand(trial)
-    result = train(trial).test
-    assert result is not None
-    assert all(value == test[-1][names.index(name)] for name, value in result.items())
 
 
 class Hungry(nn.Module):

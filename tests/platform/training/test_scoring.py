@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchvision.transforms.v2 import functional
 
 from topk_platform import Augmentation, Model, Recipe, Regime
-from topk_platform.data import Images, Split
+from topk_platform.data import Images
 from topk_platform.metrics import Scorer
 from topk_platform.specs import Trial
 from topk_platform.testing.standins import write_imagenet
@@ -117,10 +117,3 @@ def test_a_trial_is_tested_by_crops_and_validated_without(
     cropped = run(test_crops="inclusion")
     assert seen[:3] == [None] * 3 and len(seen) == 8 and len(set(seen[3:])) == 5
     assert plain.validation == cropped.validation and plain.test.keys() == cropped.test.keys()
-
-
-def test_tensors_have_no_crops() -> None:
-    split = Split(torch.zeros(2, 3, 4, 4), torch.tensor([0, 1]))
-    recipe = Recipe(epochs=1, test_crops="softmax")
-    with pytest.raises(TypeError, match="images in files, got a tensor"):
-        score_crops(nn.Flatten(), split, None, recipe, "cpu", Scorer((1,), (), ()))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from topk_platform.data import Split
 from topk_platform.metrics import Scorer, cut_of, inside, log_probabilities, topk_credit
-from topk_platform.specs import Measure, Trial, accuracy_names
+from topk_platform.specs import Measure, Trial
 from topk_platform.training import finish, run_trials
 from topk_platform.training.scoring import Scored
 from topk_platform.training.session import Session
@@ -118,12 +118,6 @@ def test_a_constant_network_gets_chance_and_the_largest_sets() -> None:
     assert (result["size90"], result["coverage90"], result["macro_coverage90"]) == (10, 1, 1)
 
 
-def test_too_few_samples_want_everything() -> None:
-    scores, labels = 9 * torch.eye(5), torch.arange(5)
-    result = values_of(Scorer((1,), (), (), ("size90", "size95")), scores, labels)
-    assert result["size90"] == result["size95"] == 5
-
-
 def test_probabilities_near_one_are_distinguished() -> None:
     """In float32 all of these are 1, and a threshold among them would not be one."""
     scores = torch.stack([torch.tensor([gap, 0.0]) for gap in (20.0, 25.0, 30.0, 35.0)])
@@ -209,10 +203,3 @@ def test_asking_changes_nothing_else(together: tuple[int, ...], make_trial: Make
         assert {name: ours[name] for name in theirs} == theirs
     assert asked.trial.key != plain.trial.key
     assert Trial.from_json(asked.trial.to_json()) == asked.trial
-
-
-def test_names_come_in_the_order_of_values() -> None:
-    scorer = Scorer((1,), (0.9,), (), ASKED)
-    assert scorer.names == (
-        *accuracy_names((1,)), *ASKED, "coverage90", "macro_coverage90", "candidates90"
-    )  # fmt: skip

@@ -103,6 +103,7 @@ def test_no_family_is_another_ones_clone_or_in_another_split_than_its_kin(of: Ty
 
 def test_letters_are_on_ground_and_in_their_order() -> None:
     data = made(letters)
+    assert data.test.fingerprint == "10258b7b5c3a9b93fe0f"  # which per-image results name
     assert "".join(data.names) == "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     assert int(torch.cat([split.tensor for split in data.splits.values()]).flatten(1).amin(1).max()) == 0
 

@@ -22,7 +22,6 @@ from topk_platform.data import (
     imagenet,
     imagenet_lt,
     inaturalist,
-    load,
     plantnet300k,
 )
 from topk_platform.data.dataset_table import DOWNLOADS, download
@@ -318,9 +317,3 @@ class TestINaturalist(_Large):
 class TestINaturalistFolders(_Large):
     regime = Regime("species", "image_files", (LongTail(2),), SMALL | {"folder": "inaturalist"})
     write = staticmethod(write_inaturalist)
-
-
-def test_a_process_reads_a_dataset_once(folder: Path) -> None:
-    write_plantnet300k(folder)
-    regime = Regime("plants", "plantnet300k", (), SMALL)
-    assert load(regime) is load(regime)

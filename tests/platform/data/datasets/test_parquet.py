@@ -284,15 +284,6 @@ def test_bad_files_are_refused_by_name(
         read(tmp_path, **options)
 
 
-def test_hidden_files_are_left_out(tmp_path: Path) -> None:
-    write(tmp_path / "birds/train-0.parquet", {"image": structs(pictures(9)), "label": [0, 1, 2] * 3})
-    usual = read(tmp_path).fingerprint
-    for hidden in ("._train-0.parquet", ".cache/train-1.parquet"):
-        (tmp_path / "birds" / hidden).parent.mkdir(exist_ok=True)
-        (tmp_path / "birds" / hidden).write_bytes(b"no table")
-    assert read(tmp_path).fingerprint == usual
-
-
 def test_files_without_a_split_and_missing_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="no such file or folder"):
         read(tmp_path)

@@ -222,18 +222,6 @@ def test_an_empty_folder_is_no_class_and_an_empty_split_none(
         read("mine")
 
 
-@pytest.mark.parametrize("read", READERS)
-def test_images_in_folders_of_a_class_are_the_classs(folder: Path, read: Callable[..., Dataset]) -> None:
-    draw(folder / "train", "ab")
-    draw(folder / "test", "ab")
-    before = len(read("mine").train)
-    (folder / "train" / "a" / ".hidden").mkdir()
-    (folder / "train" / "a" / "empty").mkdir()
-    assert len(read("mine").train) == before
-    draw(folder / "train" / "a", ["2024"])
-    assert len(read("mine").train) > before
-
-
 @pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
 def test_a_folder_beside_train_that_is_no_split_is_named(
     folder: Path, read: Callable[[str], Dataset]

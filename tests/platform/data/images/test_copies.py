@@ -13,10 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from torch import Tensor
 
 from topk_platform import UserError
-from topk_platform.data import Dataset, digits, from_tensors, image_files, image_folder
+from topk_platform.data import Dataset, from_tensors, image_files, image_folder
 from topk_platform.data.dataset import Split
 from topk_platform.data.images.copies import same_images, united
 
@@ -105,41 +104,6 @@ def test_splits_that_are_dealt_keep_copies_together(
     if groups:
         of = [set(s.groups.tolist()) for s in data.splits.values() if s.groups is not None]
         assert not (of[0] & of[1] or of[0] & of[2] or of[1] & of[2])
-
-
-def planted(
-    images: Tensor, labels: Tensor, seed: int
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], set[int]]:
-    """Return the images in two halves, with one in a hundred of the first put into the second as well."""
-    draw = torch.Generator().manual_seed(seed)
-    half = len(images) // 2
-    chosen = torch.randperm(half, generator=draw)[: max(len(images) // 100, 1)]
-    test = torch.cat([images[half:], images[chosen]]), torch.cat([labels[half:], labels[chosen]])
-    return (images[:half], labels[:half]), test, set(chosen.tolist())
-
-
-@pytest.mark.parametrize("kind", ["noise", "digits", "shapes"])
-def test_of_planted_copies_all_are_found_and_no_other(kind: str) -> None:
-    draw = torch.Generator().manual_seed(1)
-    if kind == "noise":
-        images = torch.randint(0, 256, (2000, 3, 6, 6), generator=draw, dtype=torch.uint8)
-    elif kind == "shapes":  # images that differ in a single pixel by one
-        images = torch.zeros(600, 1, 10, 60, dtype=torch.uint8)
-        images.flatten(1)[torch.arange(600), torch.arange(600)] = 1
-    else:
-        images = torch.cat([split.tensor for split in digits().splits.values()])
-        images = images if images.dtype == torch.uint8 else (images * 255).byte()
-    labels = torch.arange(len(images)) % 3
-    train, test, chosen = planted(images, labels, 0)
-    before = same_images(
-        {
-            "train": Split(*train),
-            "test": Split(test[0][: len(images) - len(train[0])], labels[len(train[0]) :]),
-        }
-    )
-    assert not torch.isin(before["train"], before["test"]).any()
-    numbers = same_images({"train": Split(*train), "test": Split(*test)})
-    assert set(torch.isin(numbers["train"], numbers["test"]).nonzero()[:, 0].tolist()) == chosen
 
 
 def test_equal_rows_of_numbers_are_no_copies() -> None:

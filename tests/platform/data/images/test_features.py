@@ -106,7 +106,7 @@ def test_of_added_photos_alone_features_are_computed_and_old_files_go(
     with data_at(folder / "other"):
         saved(folder / "other", 0, 101)
         anew = features_of(image_files("birds", 8, 8), backbone)
-    assert got.fingerprint == anew.fingerprint
+    assert got.fingerprint == anew.fingerprint and got.class_names == ("class0", "class1")
     (folder / "birds" / "class0" / "100.bmp").unlink()
     computed.clear()
     features_of(image_files("birds", 8, 8, validation=0.3), backbone)
@@ -187,15 +187,6 @@ def test_a_network_that_gives_no_features_and_data_that_are_no_images_are_refuse
     for weight in (float("nan"), 1e6):  # 1e6 is finite, but not in float16
         with pytest.raises(UserError, match=r"must return features .* finite and within"):
             features_of(photos(), Backbone(Counting(weight), 8))
-
-
-def test_features_of_images_in_files_keep_the_names_of_their_folders(folder: Path) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (2, 5, 8, 8, 3), dtype=np.uint8)
-    for name, images in zip(("owl", "wren"), pixels, strict=True):
-        (folder / "birds" / name).mkdir(parents=True)
-        for number, image in enumerate(images):
-            Image.fromarray(image).save(folder / "birds" / name / f"{number}.png")
-    assert features_of(image_files("birds", 8, 8), Backbone(Counting(), 8)).class_names == ("owl", "wren")
 
 
 def test_a_study_names_a_dataset_and_a_backbone_of_its_own(

@@ -73,14 +73,6 @@ def test_whatever_colours_an_image_has_three_come_out(tmp_path: Path, mode: str,
     assert scaled(tmp_path / "a.JPEG", 10).shape == (15, 10, 3)
 
 
-def test_large_jpegs_decode_at_a_fraction_without_a_trace(tmp_path: Path) -> None:
-    """Against all of it scaled down: of a smooth picture no pixel differs by more than 3 of 255."""
-    ramp = np.linspace(0, 255, 800)[None, :, None] * np.ones((600, 1, 3)) * [1, 0.5, 0.25]
-    Image.fromarray(ramp.astype(np.uint8)).save(tmp_path / "a.jpg", quality=95)
-    whole = functional.resize(Image.open(tmp_path / "a.jpg"), [60])
-    assert np.abs(scaled(tmp_path / "a.jpg", 60).astype(int) - np.asarray(whole)).max() <= 3
-
-
 def test_places_reach_from_corner_to_corner_and_no_further() -> None:
     pixels = np.arange(5 * 7, dtype=np.uint8).reshape(5, 7, 1)
     last = np.nextafter(1, 0)
@@ -200,14 +192,6 @@ def test_images_that_come_into_an_empty_folder_of_a_class_are_noticed(empty: str
     assert len(from_folders(root, {"train": "train"})) == count
     shutil.copy(image, inner / "b.jpg")
     assert len(from_folders(root, {"train": "train"})) == count + 1
-
-
-def test_a_list_that_cannot_be_kept_is_made_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Path, "mkdir", lambda *arguments, **options: (_ for _ in ()).throw(PermissionError("no"))
-    )
-    with pytest.warns(UserWarning, match=r"every process makes the list .*TOPK_CACHE"):
-        assert len(from_folders(folder / "inaturalist", {"train": "train"}))
 
 
 def test_a_list_for_which_the_disk_has_no_room_leaves_nothing(

@@ -247,9 +247,6 @@ def test_the_error_is_a_users(monkeypatch: pytest.MonkeyPatch) -> None:
     assert modes == ["error", 0, "error", 0]
 
 
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
-
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let a CPU pretend to record; return what happened, in order."""

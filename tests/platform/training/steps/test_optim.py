@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from small_trials import IMAGES
 from torch import Tensor, nn
 
-from topk_platform import Model, Numerics, Recipe, Regime
+from topk_platform import Model, Numerics, Recipe
 from topk_platform.specs import Trial
 from topk_platform.training import Session
 from topk_platform.training.steps.optim import clip, make_optimizer
@@ -88,11 +89,6 @@ def test_a_trial_imports_no_compiler(make_trial: Callable[..., Trial]) -> None:
 
 
 SHAPES = [(16, 3, 5, 5), (16,), (7, 16), (), (4, 8, 3, 3)]
-IMAGES = Regime(
-    "images",
-    "synthetic_images",
-    options={"classes": 4, "superclasses": 2, "train": 24, "validation": 8, "test": 8},
-)
 
 
 def parameters(channels_last: bool, members: int = 0) -> list[Tensor]:

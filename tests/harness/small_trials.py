@@ -1,0 +1,107 @@
+"""Small trials, a keeper in memory, and what of a record has to repeat itself."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime
+from topk_platform.data import load
+from topk_platform.specs import Inputs, Trial, TrialRecord
+
+IMAGES = Regime(
+    "images",
+    "synthetic_images",
+    options={"classes": 4, "superclasses": 2, "train": 40, "validation": 8, "test": 8},
+)
+
+
+class Memory:
+    """Keeps what trials want kept; with ``cut``, the process dies after the checkpoint of that step."""
+
+    seconds = 0.0
+    pauses: Sequence[float] = ()
+
+    def __init__(self, cut: int = 0) -> None:
+        self.cut = cut
+        self.states: list[dict[str, Any]] = []
+        self.models: dict[str, dict[str, Any]] = {}
+        self.ranks: dict[str, Tensor] = {}
+        self.guesses: dict[str, Tensor] = {}
+        self.inputs: dict[str, Inputs] = {}
+
+    def load(self, trials: Sequence[Trial]) -> dict[str, Any] | None:
+        return self.states[-1] if self.states else None
+
+    def save(self, trials: Sequence[Trial], step: int, state: dict[str, Any]) -> None:
+        self.states.append(copy.deepcopy(state))
+        if step == self.cut:
+            self.cut = 0
+            raise KeyboardInterrupt  # which no trial catches
+
+    def save_model(self, trial: Trial, model: nn.Module, inputs: Inputs) -> str:
+        self.inputs[trial.key] = inputs
+        self.models[trial.key] = {name: value.clone() for name, value in model.state_dict().items()}
+        return "of the network"
+
+    def save_ranks(self, trial: Trial, ranks: Tensor, images: str, *groups: Any) -> str:
+        self.ranks[trial.key] = ranks
+        return "of the ranks"
+
+    def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
+        self.guesses[trial.key] = guesses
+        return "of the guesses"
+
+
+def a_trial(
+    loss: str = "cross_entropy",
+    *,
+    recipe: Recipe | None = None,
+    model: Model | None = None,
+    regime: Regime | None = None,
+    metric: str = "",
+    head: str = "linear",
+    **changes: Any,
+) -> Trial:
+    """A confirmation on noisy digits; the other keywords are fields of the trial."""
+    arm = Arm(
+        regime or Regime("noisy", "digits", (LabelNoise(0.2),)),
+        model or Model("mlp", {"hidden": 16}),
+        Loss(loss, head=head),
+        3,
+        recipe or Recipe(epochs=3),
+        metric,
+    )
+    trial = Trial(
+        study="s",
+        arm_id="a",
+        arm=arm,
+        topk=(1, 3),
+        targets=(0.9,),
+        phase="confirm",
+        number=0,
+        seed=1,
+        root=0,
+        values={},
+        dataset_fingerprint=load(arm.regime).fingerprint,
+        code_version="c",
+    )
+    return dataclasses.replace(trial, **changes)
+
+
+def bits(*records: TrialRecord) -> list[str]:
+    """Everything but times and what was stored."""
+    kept = []
+    for record in records:
+        plain = json.loads(record.to_json())
+        for name in ("started", "ended", "train_seconds", "artifacts"):
+            del plain[name]
+        for epoch in plain["epochs"]:
+            del epoch["seconds"], epoch["step_seconds"]
+        kept.append(json.dumps(plain, sort_keys=True))
+    return kept
