@@ -90,7 +90,7 @@ def values(row: Row, metric: str, epochs: Sequence[Row]) -> Iterator[tuple[str, 
     names = [name for name in (epochs[0] if epochs else ()) if _PLOTTED.fullmatch(name)]
     points, count = min(_VALUES // max(len(names), 1), len(epochs)), len(epochs)
     clock = int(1000 * row["started"].timestamp())
-    for position, epoch in enumerate(sorted(epochs, key=lambda one: int(one["epoch"])), start=1):
+    for position, epoch in enumerate(sorted(epochs, key=lambda epoch: int(epoch["epoch"])), start=1):
         clock += round(1000 * (epoch["seconds"] or 0))
         if position * points // count > (position - 1) * points // count:
             yield from ((n, epoch[n], clock, epoch["epoch"]) for n in names if epoch[n] is not None)

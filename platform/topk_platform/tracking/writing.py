@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import shutil
 import time
@@ -234,7 +233,7 @@ class Experiment:
 def _link(stored: Path, path: Path) -> None:
     """Link a file, so that it is kept once, or copy it if this file system cannot link."""
     try:
-        os.link(stored, path)
+        path.hardlink_to(stored)
     except OSError:
         shutil.copyfile(stored, path)
 

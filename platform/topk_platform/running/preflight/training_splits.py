@@ -80,7 +80,7 @@ class Draws:
         """
         own = is_reference(arm.loss.name)
         # Chance decides whether groups can be kept whole; other draws would only cost time.
-        by_groups = any(isinstance(one, TrainFraction) and one.whole_groups for one in arm.regime.conditions)
+        by_groups = any(isinstance(c, TrainFraction) and c.whole_groups for c in arm.regime.conditions)
         counts = [draw.class_counts for draw in self._of(arm, every=own or by_groups)]
         return torch.stack(counts).amin(0) if own else counts[0]
 
