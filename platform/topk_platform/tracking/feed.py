@@ -94,11 +94,12 @@ class Feed(threading.Thread):
             last = self._closing.is_set()
             try:
                 self._fill()
-                return
             except Exception as error:  # noqa: BLE001 - no failure of MLflow may stop a study; close() returns it
                 if self.error is None:
                     _LOG.warning("MLflow is behind and is tried again: %s", reason(error))
                 self.error = error
+            else:
+                return
             if last:
                 return
             self._closing.wait(self.pause)

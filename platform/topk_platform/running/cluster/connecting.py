@@ -138,7 +138,7 @@ def _join(address: str, study: Study) -> None:
 
 
 def _shipped(study: Study) -> list[Path]:
-    """Return the packages and modules that workers on other machines need: ours, and the user's modules that a study uses.
+    """Return the packages and modules that other machines need: ours, and the user's modules that a study uses.
 
     Packages installed with pip, such as torchvision for ``torchvision.models:resnet18``, must be installed on the
     cluster.
