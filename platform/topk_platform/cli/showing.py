@@ -176,7 +176,7 @@ def plot(
     check_suffix(path, _SUFFIXES)
 
     if findings:
-        figure = plots.draw(kind, plots.plotted_table(findings.table, metric, by))
+        figure = plots.draw(kind, plots.plotted(findings.table, metric=metric, by=by))
     else:
         figure = plots.plot(requested, kind, store=store, metric=metric, by=by, only=only, data=data)
     _write(path, plots.written(figure, path.suffix[1:]))

@@ -23,7 +23,7 @@ from topk_platform.reports.result_tables import result_tables
 from topk_platform.reports.text_tables import TextTable, html_table, markdown_parts
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import class_results
-from topk_platform.results.decisions import decided
+from topk_platform.results.decisions import decisions_of, of_store
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.table import Table, main_metric
 from topk_platform.specs import Study, scale_of
@@ -167,7 +167,7 @@ def _chapters(held: Held) -> Iterator[_Chapter]:
     if classes := class_tables(table, class_results(listed, held.ledger.store, held.ranks), _CLASS_ROWS):
         yield _Chapter("Results by class", classes, [EXPLAINED, *_unlisted(listed, table)], folded=True)
     if study.claims:
-        decisions = decided(held)
+        decisions = decisions_of(study, of_store(held))
         yield _Chapter("Claims", claim_tables(decisions), [claims_line(decisions)])
     if tuned := tuning(held):
         yield _Chapter("Tuning", tuned, folded=True)

@@ -88,10 +88,10 @@ def _of_test_set(seeds: list[int], parts: Parts, metric: str, searches: int) -> 
         return None
     _, strata, weights = first
     rows = np.zeros_like(first[0])
-    for weight, one in scored:
-        if one is None or not (np.array_equal(one[1], strata) and np.array_equal(one[2], weights)):
+    for weight, scores in scored:
+        if scores is None or not (np.array_equal(scores[1], strata) and np.array_equal(scores[2], weights)):
             return None
-        rows += weight * one[0]
+        rows += weight * scores[0]
     each = weights / np.maximum(np.bincount(strata, minlength=len(weights)), 1)
     if not np.allclose(rows @ each[strata], list(sums(parts, metric, seeds).values()), rtol=0, atol=_SAME):
         return None  # the metric has other weights than the ranks

@@ -23,7 +23,6 @@ __all__ = [
     "Evidence",
     "Verdict",
     "decide",
-    "decided",
     "decisions_of",
     "of_runs",
     "of_store",
@@ -127,11 +126,7 @@ def decide(study: Study, *, store: str | Path = "runs") -> tuple[Decision, ...]:
         UserError: if the store holds something else.
     """
     check_call(decide, locals())
-    return decided(read(study, store))
-
-
-def decided(held: Held) -> tuple[Decision, ...]:
-    """Return these results' verdicts on their study's claims, see :func:`decide`."""
+    held = read(study, store)
     return decisions_of(held.study, of_store(held))
 
 

@@ -60,38 +60,30 @@ def findings_data(
         "situations": [{"regime": regime, **asdict(what)} for (regime, _), what in situations.items()],
         "cells": [_cell_data(p, cell) for p, cell in table.cells.items() if p[2] in kept],
         "choices": [
-            {**_cell_name(p), "chosen": [asdict(one) for one in result]}
-            for p, result in table.choices.items()
+            {"row": row, "column": column, "chosen": list(map(asdict, chosen))}
+            for (row, column), chosen in table.choices.items()
         ],
         "confirmations": [
-            {**_cell_name(key), "runs": {seed: [row["status"], row["key"]] for seed, row in rows.items()}}
-            for key, rows in table.confirmations.items()
+            {
+                "row": row,
+                "column": column,
+                "runs": {seed: [run["status"], run["key"]] for seed, run in runs.items()},
+            }
+            for (row, column), runs in table.confirmations.items()
         ],
-        "contrasts": [
-            {"estimate": _estimate_data(one.estimate), "why": one.why, "waits": one.waits}
-            for one in contrasts
-        ],
+        "contrasts": [_finite(asdict(result)) for result in contrasts],
     }
 
 
-def _cell_name(row_and_column: Sequence[str]) -> dict[str, str]:
-    return {"row": row_and_column[0], "column": row_and_column[1]}
-
-
-def _cell_data(key: Sequence[str], cell: Cell) -> dict[str, Any]:
+def _cell_data(key: CellKey, cell: Cell) -> dict[str, Any]:
     return {
-        **_cell_name(key),
-        "metric": key[2],
-        "value": _estimate_data(cell.value),
-        "difference": _estimate_data(cell.difference),
+        **dict(zip(("row", "column", "metric"), key, strict=True)),
+        "value": cell.value and _finite(asdict(cell.value)),
+        "difference": cell.difference and _finite(asdict(cell.difference)),
         "differences": dict(cell.differences),
         "confirmed": asdict(cell.confirmed),
         "searched": asdict(cell.searched),
     }
-
-
-def _estimate_data(estimate: Estimate | None) -> Any:
-    return None if estimate is None else _finite(asdict(estimate))
 
 
 def _finite(value: Any) -> Any:
@@ -120,14 +112,15 @@ def findings_of(
     study = parse_study(json.dumps(data["study"]))
     whole, made = part_of(TableData, data), part_of(MadeData, data["made"])
     arms = {row_and_column(study, whole.across, arm): arm for arm in study.arms}
-    confirmed = {_named(one): _runs(part_of(RunsData, one).runs) for one in data["confirmations"]}
+    confirmed = {_named(saved): _runs(part_of(RunsData, saved).runs) for saved in data["confirmations"]}
     table = Table(
         study=study,
         rows=tuple(dict.fromkeys(row for row, _ in arms)),
         columns=tuple(dict.fromkeys(column for _, column in arms)),
         cells=_marked(study, arms, data["cells"]),
         choices={
-            _named(one): tuple(part_of(ChosenValues, c) for c in one["chosen"]) for one in data["choices"]
+            _named(saved): tuple(part_of(ChosenValues, chosen) for chosen in saved["chosen"])
+            for saved in data["choices"]
         },
         across=whole.across,
         confirmations=confirmed,
@@ -140,16 +133,15 @@ def findings_of(
         set(table.choices) | set(confirmed) <= arms.keys(),
         "every row and column must belong to an arm of the study",
     )
-    contrasts = [_contrast(one) for one in data["contrasts"]]
+    contrasts = [
+        ContrastResult(_estimate(saved["estimate"]), **asdict(part_of(ContrastData, saved)))
+        for saved in data["contrasts"]
+    ]
     check(
         len(contrasts) == sum(len(claim.contrasts) for claim in study.claims),
         "contrasts must be those of the study's claims",
     )
     return table, dict(map(_situation, data["situations"])), asdict(made), contrasts
-
-
-def _contrast(saved: Mapping[str, Any]) -> ContrastResult:
-    return ContrastResult(_estimate(saved["estimate"]), **asdict(part_of(ContrastData, saved)))
 
 
 def _named(data: Mapping[str, Any]) -> tuple[str, str]:

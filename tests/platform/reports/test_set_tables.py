@@ -91,7 +91,9 @@ def test_claims_of_sizes_are_in_classes(direction: str, verdict: str) -> None:
     claim = Claim(name="c", text="It is so.", source="me", contrasts=[gap], direction=direction, bound=-1.0)
     table = a_table(a_study(claims=[claim]))
     runs = {f"r0/linear/{row}": Runs(table.confirmations[row, "r0"]) for row in LOSSES}
-    ((result,),) = (one.evidence for one in decisions_of(table.study, [of_runs(gap, runs, (), range(1, 6))]))
+    ((result,),) = (
+        decision.evidence for decision in decisions_of(table.study, [of_runs(gap, runs, (), range(1, 6))])
+    )
     assert result.verdict == verdict and result.estimate is not None
     assert result.estimate.mean == pytest.approx(-1.5)
 
@@ -110,8 +112,8 @@ def test_what_mlflow_gets_is_in_classes() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=20), st.integers(1, 8))
-def test_the_ranks_have_the_area_under_the_curve(places: list[tuple[int, int]], k: int) -> None:
-    greater, tied = (np.array(column) for column in zip(*places, strict=True))
+def test_the_ranks_have_the_area_under_the_curve(positions: list[tuple[int, int]], k: int) -> None:
+    greater, tied = (np.array(column) for column in zip(*positions, strict=True))
     ranks = Ranks(greater, tied, greater * 0, greater * 0, "images")
     result = accuracies({1: ranks, 2: ranks}, f"autkc{k}")
     assert result is not None

@@ -69,26 +69,26 @@ def results(store: Path) -> list[ClassResult]:
 
 def test_shares_are_those_of_counting_every_image(store: Path) -> None:
     rows = results(store)
-    assert [(one.row, one.label) for one in rows] == [
+    assert [(row.row, row.label) for row in rows] == [
         (loss, label) for loss in ("cross_entropy", "focal") for label in range(3)
     ]
-    for one in rows:
+    for row in rows:
         seen = [
             guess
             for seed in (1, 2)
             for label, guess in zip(LABELS, GUESSES[seed], strict=True)
-            if label == one.label
+            if label == row.label
         ]
-        assert one.images == len(seen) / 2 and one.seeds == 2 and one.k == K
-        assert one.top1 == pytest.approx(sum(guess[0] == one.label for guess in seen) / len(seen))
-        assert one.topk == pytest.approx(sum(one.label in guess for guess in seen) / len(seen))
-        wrong = [guess[0] for guess in seen if guess[0] != one.label]
-        assert one.confused_with == max(sorted(set(wrong)), key=wrong.count)
-        assert one.confused_share == pytest.approx(wrong.count(one.confused_with) / len(seen))
+        assert row.images == len(seen) / 2 and row.seeds == 2 and row.k == K
+        assert row.top1 == pytest.approx(sum(guess[0] == row.label for guess in seen) / len(seen))
+        assert row.topk == pytest.approx(sum(row.label in guess for guess in seen) / len(seen))
+        wrong = [guess[0] for guess in seen if guess[0] != row.label]
+        assert row.confused_with == max(sorted(set(wrong)), key=wrong.count)
+        assert row.confused_share == pytest.approx(wrong.count(row.confused_with) / len(seen))
 
 
 def test_names_are_those_that_the_run_noted(store: Path) -> None:
-    assert [one.name for one in results(store)[:3]] == ["0", "1", "2"]
+    assert [row.name for row in results(store)[:3]] == ["0", "1", "2"]
     note_data(
         Store.open(store).at("s"), {"r": DataNote("of", Samples("r", 9, 9, 7, 3, 3, 3), ("O", "Q", "o"))}
     )

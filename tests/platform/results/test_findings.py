@@ -107,7 +107,7 @@ def test_a_metric_that_a_file_does_not_have_is_refused(file: Path) -> None:
 
 def test_a_file_decides_claims_as_the_store_does(store: Path, file: Path) -> None:
     by_store = decide(a_study(), store=store)
-    assert [one.verdict for one in by_store] == ["confirmed", "refuted", "undecided", "confirmed"]
+    assert [decision.verdict for decision in by_store] == ["confirmed", "refuted", "undecided", "confirmed"]
     assert Findings.read(file).decisions() == by_store
 
 
@@ -135,14 +135,14 @@ def test_marks_are_corrected_for_arms_that_select_by_a_metric_that_is_not_shown(
 
 
 def test_plots_that_want_a_table_alone_are_drawn(file: Path) -> None:
-    data = plots.plotted_table(Findings.read(file).table)
+    data = plots.plotted(Findings.read(file).table)
     for kind in ("map", "differences", "accuracy"):
         assert plots.written(plots.draw(kind, data), "svg")
     for kind in ("topk", "training", "search"):
         with pytest.raises(NothingToPlotError):
             plots.draw(kind, data)
     with pytest.raises(UserError, match="--metric must be one of"):
-        plots.plotted_table(Findings.read(file).table, "top7")
+        plots.plotted(Findings.read(file).table, metric="top7")
 
 
 def test_what_is_no_file_of_findings_is_refused(tmp_path: Path, file: Path) -> None:
@@ -184,7 +184,9 @@ def test_commands_write_and_read_findings(
     assert "badly" in table and "`topk " not in table  # the reader has no store
     assert json.loads(topk("table", file, "--json")[1])
     claims = json.loads(topk("table", file, "--claims", "--json")[1])
-    assert [row["verdict"] for row in claims] == [one.verdict for one in decide(a_study(), store=store)]
+    assert [row["verdict"] for row in claims] == [
+        decision.verdict for decision in decide(a_study(), store=store)
+    ]
     picture = tmp_path / "map.svg"
     assert topk("plot", file, "map", "--to", str(picture))[0] == 0
     assert picture.read_bytes().startswith(b"<?xml")
@@ -213,10 +215,10 @@ def test_shipped_findings_are_small() -> None:
 
 def test_shipped_findings_are_read_by_their_studys_name() -> None:
     """A file has its study's name; a name without a file is refused before any file is read."""
-    names = [one.study.name for one in shipped()]
+    names = [result.study.name for result in shipped()]
     assert names == sorted(file.name.removesuffix(".json.gz") for file in SHIPPED.iterdir())
-    (one,) = evidence(names[0])
-    assert one.to_bytes() == shipped()[0].to_bytes()
+    (first,) = evidence(names[0])
+    assert first.to_bytes() == shipped()[0].to_bytes()
     with pytest.raises(
         UserError, match="unknown study whose findings are shipped 'letterz': did you mean 'letters'"
     ):

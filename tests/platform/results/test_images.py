@@ -109,11 +109,11 @@ def test_the_degrees_of_freedom_of_groups_are_satterthwaites(sizes: list[int]) -
 
 def test_images_that_are_right_or_wrong_together_count_as_one() -> None:
     """Ten images of each of 30 typefaces, all alike: the variance is that of 30 images."""
-    one = np.random.default_rng(3).random((3, 30)) < 0.8
-    one[:, :4] = False
-    rows = np.repeat(one, 10, axis=1).astype(float)
+    alike = np.random.default_rng(3).random((3, 30)) < 0.8
+    alike[:, :4] = False
+    rows = np.repeat(alike, 10, axis=1).astype(float)
     grouped = image_part(rows, clusters=np.repeat(np.arange(30), 10))
-    alone, naive = image_part(one.astype(float)), image_part(rows)
+    alone, naive = image_part(alike.astype(float)), image_part(rows)
     assert grouped.variance == pytest.approx(alone.variance)
     assert grouped.freedom == pytest.approx(29)
     assert grouped.variance / naive.variance == pytest.approx(10, rel=0.1)  # the design effect

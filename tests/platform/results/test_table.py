@@ -262,17 +262,8 @@ def test_what_is_left_of_diverged_seeds_is_neither_best_nor_better(status: str) 
     assert "▲" not in to_markdown(broken).replace("▲▼", "")
 
 
-def test_what_was_searched_once_is_never_marked() -> None:
-    """The same numbers that are a mark of fixed values: of searched ones, another search may choose otherwise."""
-    key = ("smooth_topk_svm", "clean", "top3")
-    fixed, result = with_ends({}, losses=FIXED).cells[key], with_ends({}).cells[key]
-    mixed = with_ends({}, losses=(CE, FIXED[1])).cells[key]
-    assert (fixed.mark, result.mark, mixed.mark) == ("better", "", "")
-    assert result.difference is not None and fixed.difference is not None and mixed.difference is not None
-    assert result.difference.p == fixed.difference.p < 0.001 and result.p_holm is None
-    assert (result.difference.covers, fixed.difference.covers) == ("seeds, one search", "seeds")
-    assert mixed.difference.once and mixed.value is not None and not mixed.value.once
-    assert "▲" not in to_markdown(with_ends({}))
+def test_where_arms_were_searched_differently_often_there_is_a_column_for_it() -> None:
+    assert "▲" not in to_markdown(with_ends({}))  # one search marks nothing
     assert "searches |" not in to_markdown(with_ends({}, losses=FIXED))
     assert "+20.6 ± 1.1 | 0 |" in to_markdown(with_ends({}, losses=(CE, FIXED[1])))
 
@@ -354,15 +345,10 @@ def test_means_that_differ_only_by_rounding_are_all_best() -> None:
 
 
 def test_seeds_are_reported_one_by_one() -> None:
-    table = with_ends({"smooth_topk_svm": {2: "diverged"}})
-    rows = pq.read_table(io.BytesIO(to_files(table)["seeds.parquet"])).to_pylist()
-    assert [(r["loss"], r["regime"], r["seed"], r["status"]) for r in rows[4:8]] == [
-        ("cross_entropy", "clean", 5, "completed"),
-        ("smooth_topk_svm", "clean", 1, "completed"),
-        ("smooth_topk_svm", "clean", 2, "diverged"),
-        ("smooth_topk_svm", "clean", 3, "completed"),
-    ]
+    files = to_files(with_ends({"smooth_topk_svm": {2: "diverged"}}))
+    rows = pq.read_table(io.BytesIO(files["seeds.parquet"])).to_pylist()
+    ends = [(r["loss"], r["regime"], r["seed"], r["status"]) for r in rows]
+    assert ends[4] == ("cross_entropy", "clean", 5, "completed")
+    assert ends[6] == ("smooth_topk_svm", "clean", 2, "diverged")
     assert (rows[0]["top3"], rows[6]["top3"]) == (0.5, None)
-    files = to_files(table)
     assert files["seeds.csv"].startswith(b"loss,regime,seed,status,key,top1,top3,macro_top1")
-    assert pq.read_table(io.BytesIO(files["seeds.parquet"])).to_pylist() == rows

@@ -26,7 +26,6 @@ __all__ = [
     "draw",
     "plot",
     "plotted",
-    "plotted_table",
     "written",
 ]
 
@@ -81,44 +80,29 @@ def check_options(kind: str, **options: object) -> None:
 
 
 def plotted(
-    held: Held,
-    *,
-    metric: str = "",
-    by: str = "",
-    only: str | Sequence[str] | None = None,
+    results: Held | Table, *, metric: str = "", by: str = "", only: str | Sequence[str] | None = None
 ) -> Plotted:
     """Return the data that plots are drawn from.
 
     Args:
-        held: The study's results in the store, with the epochs of its trials.
+        results: The study's results in the store, with the epochs of its trials; or the table of findings, from which
+            plots of ranks, epochs, trials or networks cannot be drawn.
         metric: As in :func:`plot`.
         by: As in :func:`plot`.
-        only: As in :func:`plot`.
+        only: As in :func:`plot`, for results in a store.
 
     Raises:
-        UserError: if the study does not have the metric, or ``only`` matches no arm.
+        UserError: if the study does not have the metric, or findings do not, or ``only`` matches no arm.
     """
-    study = held.study
-    if metric and metric not in study.tabled:
-        raise UserError(f"--metric must be one of {list(study.tabled)}, got {metric!r}")
-    table = held.table_of(study.only(only).arms) if only else held.table
-    return Plotted(held, table, metric or main_metric(study), by)
-
-
-def plotted_table(table: Table, metric: str = "", by: str = "") -> Plotted:
-    """Return the data for plots that need only a table: plots of ranks, epochs, trials or networks cannot be drawn.
-
-    Args:
-        table: The table of the findings.
-        metric: As in :func:`plot`.
-        by: As in :func:`plot`.
-
-    Raises:
-        UserError: if the study's tables do not show the metric.
-    """
-    if metric and metric not in table.study.show:
-        raise UserError(f"--metric must be one of {list(table.study.show)}, got {metric!r}")
-    return Plotted(None, table, metric or main_metric(table.study), by)
+    held = None if isinstance(results, Table) else results
+    known = results.study.show if held is None else results.study.tabled
+    if metric and metric not in known:
+        raise UserError(f"--metric must be one of {list(known)}, got {metric!r}")
+    if isinstance(results, Table):
+        table = results
+    else:
+        table = results.table_of(results.study.only(only).arms) if only else results.table
+    return Plotted(held, table, metric or main_metric(table.study), by)
 
 
 def draw(kind: str, data: Plotted) -> Figure:

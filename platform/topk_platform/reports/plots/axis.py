@@ -107,8 +107,8 @@ def numbers_of(regimes: Sequence[Regime]) -> dict[str, dict[str, float]]:
     }
     if any(len(of) < len(facts) for of in numbers.values()):
         return {}
-    places = set(zip(*(of.values() for of in numbers.values()), strict=True))
-    return numbers if len(places) == len(facts) else {}
+    positions = set(zip(*(of.values() for of in numbers.values()), strict=True))
+    return numbers if len(positions) == len(facts) else {}
 
 
 def _facts(regime: Regime) -> dict[str, object]:

@@ -227,11 +227,11 @@ def _scatter(ax: Axes, dimension: Dimension, dots: Sequence[_Dot], look: Look) -
     else:
         xs = [float(value) for value, _ in dots if isinstance(value, int | float)]
         ax.set_xscale("log" if dimension.log else "linear")
-        ax.set_xlim(*_room(float(dimension.low), float(dimension.high), log=dimension.log))
+        ax.set_xlim(*_limits(float(dimension.low), float(dimension.high), log=dimension.log))
     ax.plot(xs, ys, look.marker, color=look.colour, alpha=0.55, markeredgewidth=0)
 
 
-def _room(low: float, high: float, *, log: bool) -> tuple[float, float]:
+def _limits(low: float, high: float, *, log: bool) -> tuple[float, float]:
     """Return the ends of an axis that is a little longer than a range at both ends."""
     if not log:
         return low - 0.03 * (high - low), high + 0.03 * (high - low)

@@ -161,7 +161,7 @@ def worst_pairs(shares: sparse.csr_array, count: int = _PAIRS) -> list[tuple[int
     """
     both = sparse.coo_array(sparse.triu(shares + shares.T, k=1))
     seen = both.data > 0
-    rows, columns = (places[seen] for places in both.coords)
+    rows, columns = (positions[seen] for positions in both.coords)
     order = np.lexsort((columns, rows, -both.data[seen]))[:count]
     return list(zip(rows[order].tolist(), columns[order].tolist(), strict=True))
 

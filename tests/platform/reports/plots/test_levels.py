@@ -19,7 +19,7 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import read_model
 from topk_platform.records.storage.store import Store
 from topk_platform.reports.plots import NothingToPlotError
-from topk_platform.reports.plots.levels import level_sets, simplex, topk_error, values_on
+from topk_platform.reports.plots.levels import level_sets, simplex, values_on
 from topk_platform.reports.plots.regions import densities
 from topk_platform.testing import fake_run
 from topk_platform.training.loss_table import LOSSES
@@ -67,14 +67,6 @@ def test_level_sets_are_the_losses_own(name: str) -> None:
     for point, value in zip(points[inside & ~flat], values[inside & ~flat], strict=True):
         assert band_at(made.axes[1], point) == [int(BANDS * value)]
     assert band_at(made.axes[1], np.array([0.05, 0.05, 0.9])) == [0]
-
-
-def test_the_error_is_one_where_the_true_class_is_last() -> None:
-    made = level_sets([Loss("cross_entropy")])
-    assert band_at(made.axes[0], np.array([0.5, 0.3, 0.2])) == [BANDS - 1]
-    assert band_at(made.axes[0], np.array([0.5, 0.2, 0.3])) == [0]
-    assert topk_error(simplex(300), 2).mean() == pytest.approx(1 / 3, abs=0.01)
-    assert topk_error(simplex(300), 1).mean() == pytest.approx(2 / 3, abs=0.01)
 
 
 @pytest.mark.parametrize("name", list(LOSSES))
