@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from topk_platform.identity import counts_in_words
 from topk_platform.protocol import Tally
 from topk_platform.references import is_reference
-from topk_platform.reports.words import ERRORS, command, points
+from topk_platform.reports.words import ERRORS, command, in_range, points
 from topk_platform.results.intervals import ONE_SEARCH
 from topk_platform.results.table import Fruitless, Table, row_and_column
 from topk_platform.specs.checks import first_few, plural
@@ -50,9 +50,7 @@ def setting(table: Table) -> str:
     counts: dict[str, list[int]] = {}
     for column, number in table.tested.items():
         counts.setdefault(table.units.get(column, "test images"), []).append(number)
-    for what, numbers in counts.items():
-        few, many = min(numbers), max(numbers)
-        parts.append(f"{few:,} {what}" if few == many else f"{few:,} to {many:,} {what}")
+    parts += [f"{in_range(numbers)} {what}" for what, numbers in counts.items()]
     return f"{'; '.join(parts)}."
 
 

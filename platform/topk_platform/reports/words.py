@@ -18,6 +18,7 @@ from topk_platform.specs.smoke import SMOKE
 __all__ = [
     "ERRORS",
     "command",
+    "in_range",
     "metric_title",
     "more_searches",
     "number",
@@ -98,6 +99,17 @@ def number(estimate: Estimate, signed: bool = False, metric: str = "") -> str:
 def points(size: float) -> str:
     """Return a tolerance in words, such as "1 point" or "0.5 points"."""
     return f"{size:g} point{'' if size == 1 else 's'}"
+
+
+def in_range(numbers: Sequence[int]) -> str:
+    """Return counts in words: a single number if all are equal, or else the smallest and the largest.
+
+    Example:
+        >>> in_range([1240, 1240]), in_range([310, 1240])
+        ('1,240', '310 to 1,240')
+    """
+    few, many = (f"{end(numbers):,}" for end in (min, max))
+    return few if few == many else f"{few} to {many}"
 
 
 def command(name: str, study: Study, *arguments: str, given: Mapping[str, str]) -> str:
