@@ -21,40 +21,7 @@ from topk_platform.training import Heartbeat, Training, environment, run_trials
 from topk_platform.training.faults import is_usable, stored
 from topk_platform.versions import differences, loaded_version
 
-__all__ = ["Work", "check_planned"]
-
-
-def check_planned(trial: Trial) -> None:
-    """Check that this process has the code and environment that a trial was planned with; each is computed once.
-
-    Raises:
-        ChangedError: if its code or its environment differs.
-    """
-    actual = loaded_version(trial.arm)
-    if actual != trial.code_version:
-        raise ChangedError(
-            f"arm {trial.arm.name}: a worker has other code than the study began with: "
-            f"{'; '.join(differences(trial.code_version, actual))}: the code changed meanwhile, or that machine has "
-            "other sources"
-        )
-    if trial.environment:
-        _check_environment(trial)
-
-
-def _check_environment(trial: Trial) -> None:
-    if trial.device == "cuda" and not torch.cuda.is_available():
-        raise ChangedError(f"arm {trial.arm.name}: torch finds no GPU")
-    actual = environment(trial.device)
-    differing = [
-        f"{name} {value}, not {trial.environment[name]}"
-        for name, value in actual.items()
-        if trial.environment[name] != value
-    ]
-    if differing:
-        raise ChangedError(
-            f"arm {trial.arm.name}: a worker's environment is not the one that the study began with: "
-            f"{'; '.join(differing)}; machines and versions may differ with --mixed"
-        )
+__all__ = ["Work"]
 
 
 class Work:
@@ -135,7 +102,7 @@ def _fault(fault: FaultError) -> dict[str, Any]:
 
 
 def _checked(trials: Sequence[Trial], order: Mapping[str, Any]) -> Training:
-    check_planned(trials[0])  # all trials of an ensemble have one arm
+    _check_planned(trials[0])  # all trials of an ensemble have one arm
     if trials[0].device == "cuda" and torch.cuda.is_available():
         cap_memory(order["share"])
     with stored("it cannot be used"):
@@ -144,3 +111,32 @@ def _checked(trials: Sequence[Trial], order: Mapping[str, Any]) -> Training:
         keeper.check_seen()
     settings = {"time_limit": order["time_limit"], "measures": order["measures"]}
     return (yield from run_trials(trials, keeper, interruptible=False, **settings))
+
+
+def _check_planned(trial: Trial) -> None:
+    """Raise ``ChangedError`` unless this process has the code and environment that a trial was planned with."""
+    actual = loaded_version(trial.arm)
+    if actual != trial.code_version:
+        raise ChangedError(
+            f"arm {trial.arm.name}: a worker has other code than the study began with: "
+            f"{'; '.join(differences(trial.code_version, actual))}: the code changed meanwhile, or that machine has "
+            "other sources"
+        )
+    if trial.environment:
+        _check_environment(trial)
+
+
+def _check_environment(trial: Trial) -> None:
+    if trial.device == "cuda" and not torch.cuda.is_available():
+        raise ChangedError(f"arm {trial.arm.name}: torch finds no GPU")
+    actual = environment(trial.device)
+    differing = [
+        f"{name} {value}, not {trial.environment[name]}"
+        for name, value in actual.items()
+        if trial.environment[name] != value
+    ]
+    if differing:
+        raise ChangedError(
+            f"arm {trial.arm.name}: a worker's environment is not the one that the study began with: "
+            f"{'; '.join(differing)}; machines and versions may differ with --mixed"
+        )
