@@ -6,10 +6,6 @@ maps values a, b to ``a' = f a + (1 - f) b`` and ``b' = (1 - f) a + f b``, and p
 capitals for derivatives of the loss, the derivative with respect to f is ``(a - b) (A' - B') + (p - q) (P' - Q')``.
 Those with respect to a and b are the same two means of A' and B', plus and minus this times ``f'``.
 
-``f = 1/2 + arctan(x) / π`` takes one division. With ``z = |x|``, the smaller of f and 1 - f comes from ``arctan z`` for
-small z, from ``arctan 1/z`` for large z, and otherwise from ``arctan (z - 1) / (z + 1)``. So the polynomial only has to
-cover arguments up to tan(π / 8), and small probabilities keep their relative accuracy.
-
 Missing and masked classes have so low a value that other classes go before them with probability 1; between two of
 them it is 1/2, which changes nothing. Loops are short and write few arrays, because only such loops are vectorised.
 """
@@ -21,20 +17,15 @@ import math
 
 import numpy as np
 
-from topk_losses._core.numba_kernels import Doubles, Floats, Integers, contracting, entry, inner
+from topk_losses._core.numba_kernels import Doubles, Floats, Integers, entry, inner
+from topk_losses._sorting.comparator_kernels import add, chances, densities, means, mix, products
 
 __all__ = ["buffers_for", "comparators", "sorting"]
 
 
 LANES = 32  # rows processed at once
 MOST_VALUES = 2**16  # the largest product of wires, stages and lanes; large networks have fewer lanes
-ABSENT, CERTAIN = -1e300, 1e250  # value of a missing class; a distance that two present ones never have
-LOW, HIGH = math.sqrt(2) - 1, math.sqrt(2) + 1
-PER_PI = 1 / math.pi
-
-# arctan(u) / u as a polynomial in u² for u up to tan(π / 8), with a relative error of 8e-13.
-A0, A1, A2, A3 = 0.9999999999992709, -0.3333333327838204, 0.19999993188694712, -0.14285391253135954
-A4, A5, A6, A7 = 0.11103534812983296, -0.0899321638579795, 0.06977001333157166, -0.037701670540938724
+ABSENT = -1e300  # value of a missing class
 
 
 @functools.cache
@@ -68,60 +59,6 @@ def buffers_for(wires: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
     )
 
 
-@contracting
-def _chances(a: Doubles, b: Doubles, sign: float, out: Doubles) -> None:
-    """Write ``F(sign (a - b))`` with the Cauchy distribution function F."""
-    for j in range(len(out)):
-        x = sign * (a[j] - b[j])
-        z = abs(x)
-        low, high = z < LOW, z > HIGH
-        above = z if low else (1.0 if high else z - 1.0)
-        below = 1.0 if low else (z if high else z + 1.0)
-        u = above / below
-        v = u * u
-        turn = u * (A0 + v * (A1 + v * (A2 + v * (A3 + v * (A4 + v * (A5 + v * (A6 + v * A7))))))) * PER_PI
-        small = 0.5 - turn if low else (turn if high else 0.25 - turn)
-        small = 0.0 if z > CERTAIN else small
-        out[j] = small if x < 0.0 else 1.0 - small
-
-
-@contracting
-def _means(stay: Doubles, a: Doubles, b: Doubles, first: Doubles, second: Doubles) -> None:
-    for j in range(len(stay)):
-        one, two = a[j], b[j]
-        first[j] = stay[j] * one + (1.0 - stay[j]) * two
-        second[j] = (1.0 - stay[j]) * one + stay[j] * two
-
-
-@contracting
-def _mix(stay: Doubles, a: Doubles, b: Doubles) -> None:
-    """Replace a and b by their two means."""
-    for j in range(len(stay)):
-        one, two = a[j], b[j]
-        a[j] = stay[j] * one + (1.0 - stay[j]) * two
-        b[j] = (1.0 - stay[j]) * one + stay[j] * two
-
-
-@contracting
-def _products(a: Doubles, b: Doubles, by_a: Doubles, by_b: Doubles, out: Doubles) -> None:
-    for j in range(len(out)):
-        out[j] = (a[j] - b[j]) * (by_a[j] - by_b[j])
-
-
-@contracting
-def _densities(a: Doubles, b: Doubles, one: Doubles, two: Doubles, out: Doubles) -> None:
-    """Write the part of the derivatives with respect to the values that comes from the comparators' probabilities."""
-    for j in range(len(out)):
-        x = a[j] - b[j]
-        out[j] = (one[j] + two[j]) * PER_PI / (1.0 + x * x)
-
-
-@contracting
-def _add(factor: float, values: Doubles, out: Doubles) -> None:
-    for j in range(len(out)):
-        out[j] += factor * values[j]
-
-
 @inner
 def _forth(network: Integers, states: Doubles, stays: Doubles, lanes: int) -> None:
     stage = -1
@@ -131,10 +68,10 @@ def _forth(network: Integers, states: Doubles, stays: Doubles, lanes: int) -> No
         middle, end = start + size, start + 2 * size
         stay = stays[stage, start // 2 : start // 2 + size]
         value, new = states[0, stage], states[0, stage + 1]
-        _chances(value[start:middle], value[middle:end], 1.0 if network[c, 2] else -1.0, stay)
-        _means(stay, value[start:middle], value[middle:end], new[start:middle], new[middle:end])
+        chances(value[start:middle], value[middle:end], 1.0 if network[c, 2] else -1.0, stay)
+        means(stay, value[start:middle], value[middle:end], new[start:middle], new[middle:end])
         value, new = states[1, stage], states[1, stage + 1]
-        _means(stay, value[start:middle], value[middle:end], new[start:middle], new[middle:end])
+        means(stay, value[start:middle], value[middle:end], new[start:middle], new[middle:end])
 
 
 @inner
@@ -153,14 +90,14 @@ def _back(
         one, two, both = scratch[0, :size], scratch[1, :size], scratch[2, :size]
         by_a, by_b = slopes[0, start:middle], slopes[0, middle:end]
         by_p, by_q = slopes[1, start:middle], slopes[1, middle:end]
-        _products(a, b, by_a, by_b, one)
-        _products(p, q, by_p, by_q, two)
-        _densities(a, b, one, two, both)
-        _mix(stay, by_a, by_b)
-        _mix(stay, by_p, by_q)
+        products(a, b, by_a, by_b, one)
+        products(p, q, by_p, by_q, two)
+        densities(a, b, one, two, both)
+        mix(stay, by_a, by_b)
+        mix(stay, by_p, by_q)
         sign = 1.0 if network[c, 2] else -1.0
-        _add(sign, both, by_a)
-        _add(-sign, both, by_b)
+        add(sign, both, by_a)
+        add(-sign, both, by_b)
 
 
 @inner
