@@ -20,7 +20,7 @@ from topk_platform.reports.text_tables import rows_to_csv
 from topk_platform.serving.package import Config
 from topk_platform.serving.set_calibration import METHODS
 from topk_platform.specs import Study
-from topk_platform.specs.checks import plural
+from topk_platform.specs.checks import first_few, plural
 from topk_platform.terminal import printable
 
 __all__ = ["export", "predict"]
@@ -82,7 +82,10 @@ def export(
     if output not in ("findings", "model") and data is not None:
         raise UserError(f"--data is for a network and for --format findings, got --format {output}")
     requested = requested_study(study, smoke, store, searches, trials, seeds)
-    if arm is not None:
+    if output == "model":
+        if arm is None:
+            names = first_few([arm.name for arm in requested.arms])
+            raise UserError(f"--format model needs --arm, the arm whose network is exported, of {names}")
         exported = serving.export_model(
             requested,
             arm,
@@ -121,14 +124,9 @@ def _check_export(output: str, arm: str | None, seed: int | None, more: bool) ->
     """Raise ``UserError`` for options that do not go together."""
     if output not in ("model", "optuna", "csv", "findings"):
         raise UserError(f"--format must be model, optuna, csv or findings, got {output!r}")
-    if (output == "model") != (arm is not None):
-        need = (
-            "needs --arm regime/model/loss, the arm whose network is exported"
-            if arm is None
-            else "exports all arms: leave --arm out"
-        )
-        raise UserError(f"--format {output} {need}")
-    if arm is None and (more or seed is not None):
+    if output != "model" and arm is not None:
+        raise UserError(f"--format {output} exports all arms: leave --arm out")
+    if output != "model" and (more or seed is not None):
         raise UserError(f"--onnx, --calibrate and --seed are for a network, not for --format {output}")
 
 
