@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -27,7 +27,7 @@ from topk_platform.data.images.decoding import cores
 from topk_platform.data.images.in_files import DECODING_VERSION, Images
 from topk_platform.errors import UserError
 
-__all__ = ["Progress", "features_of"]
+__all__ = ["features_of"]
 
 _BATCH = 64
 _SECONDS = 10.0  # seconds between two lines of progress
@@ -182,16 +182,14 @@ def _computed(split: Split, backbone: Backbone, what: str) -> Tensor:
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     backbone = backbone.to(device)
-    progress = Progress(what, len(split))
     rows = torch.split(torch.arange(len(split)), _BATCH)
     images = split.inputs
     batches = images.stream(rows) if isinstance(images, Images) else (images[part] for part in rows)
     parts = []
     with torch.inference_mode(), _all_cores(), _enough_memory(backbone):
-        for batch in batches:
+        for batch in _with_progress(batches, what, len(split)):
             full = batch[torch.arange(_BATCH) % len(batch)]
             parts.append(_features(backbone, full.to(device))[: len(batch)])
-            progress.add(len(batch))
     return torch.cat(parts)
 
 
@@ -227,26 +225,15 @@ def _all_cores() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class Progress:
-    """Lines on standard error that say how many images are done and how long the others will take.
-
-    Args:
-        what: The name of the split.
-        total: The number of images.
-    """
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what, self._total, self._done = what, total, 0
-        self._began = self._last = time.monotonic()
-
-    def add(self, images: int) -> None:
-        """Count images that are done."""
-        self._done += images
-        now = time.monotonic()
-        if now - self._last < _SECONDS:
-            return
-        self._last = now
-        left = (now - self._began) * (self._total - self._done) / self._done
-        sys.stderr.write(
-            f"features of {self._what}: {self._done:,} of {self._total:,} images, about {left / 60:.1f} min left\n"
-        )
+def _with_progress(batches: Iterable[Tensor], what: str, total: int) -> Iterator[Tensor]:
+    """Yield batches; lines on standard error say how many of all images are done and how long the others will take."""
+    began = last = time.monotonic()
+    done = 0
+    for batch in batches:
+        yield batch
+        done, now = done + len(batch), time.monotonic()
+        if now - last >= _SECONDS:
+            last, left = now, (now - began) * (total - done) / done
+            sys.stderr.write(
+                f"features of {what}: {done:,} of {total:,} images, about {left / 60:.1f} min left\n"
+            )
