@@ -51,6 +51,25 @@ COMMANDS = {name: (panel, module) for panel, modules in _PANELS.items() for name
 A command's function has its name, or ``NAME_`` where Python has a function of that name.
 """
 
+_MEANT = {
+    "new": "init create",
+    "list": "ls studies",
+    "plan": "check doctor estimate",
+    "run": "start train search resume continue",
+    "status": "progress watch",
+    "table": "show results view print claims",
+    "plot": "draw figure graph",
+    "report": "page html summary",
+    "nearest": "recommend suggest",
+    "replay": "inspect retrain",
+    "ui": "mlflow dashboard",
+    "export": "save",
+    "predict": "guess classify",
+    "repair": "fix",
+    "merge": "copy",
+}
+"""Words that people type for a command."""
+
 
 def load_command(name: str) -> Any:
     """Import a command's module and return the command, as a Typer command with all its options."""
@@ -59,7 +78,9 @@ def load_command(name: str) -> Any:
     alone = typer.Typer(add_completion=False)
     *paragraphs, example = _paragraphs(name)
     function = getattr(module, name, None) or getattr(module, f"{name}_")
-    alone.command(name, help="\n\n".join(paragraphs), epilog=example, rich_help_panel=panel)(function)
+    alone.command(name, cls=_Command, help="\n\n".join(paragraphs), epilog=example, rich_help_panel=panel)(
+        function
+    )
     return typer.main.get_command(alone)
 
 
@@ -71,6 +92,19 @@ def _paragraphs(name: str) -> list[str]:
     return [" ".join(paragraph.split()) for paragraph in str(ast.get_docstring(function)).split("\n\n")]
 
 
+def _untyped_flags(parameters: list[Any]) -> list[Any]:
+    """Return parameters whose flags show no type in the help: they take no value."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _untyped_flags(super().get_params(ctx))
+
+
 class CommandGroup(TyperGroup):
     """The group of the commands. Until a command is typed, it has only the name, panel and summary of each."""
 
@@ -78,6 +112,10 @@ class CommandGroup(TyperGroup):
         super().__init__(**attributes)
         for name, (panel, _) in COMMANDS.items():
             self.add_command(TyperCommand(name, rich_help_panel=panel))
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options before a command."""
+        return _untyped_flags(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command with its summary."""
@@ -88,6 +126,9 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that was typed, with its options."""
+        meant = next((name for name, words in _MEANT.items() if args[0] in words.split()), None)
+        if meant is not None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {meant!r}?")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else load_command(name), rest
 

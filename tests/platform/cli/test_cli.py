@@ -169,6 +169,15 @@ def test_a_study_without_a_result_does_not_end_well(
     assert topk("run", "lab_of_bad_things:searching")[0] == expected  # nothing left to run
 
 
+def test_before_anything_ran_there_is_a_table_of_what_is_published(topk: Topk, lab: Path) -> None:
+    arguments = ("--only", "*/resnet18/cross*", "--only", "*/resnet18/topk_t*")
+    code, out, _ = topk("table", "sawada2020_cifar100", "--format", "md", *arguments)
+    assert code == 0 and "93.1" in out
+    rows = {line.split(" | ")[1] for line in out.splitlines() if line.startswith(("| cutout", "| mixup"))}
+    assert rows == {"resnet18/cross_entropy", "resnet18/topk_transition"}
+    assert not (lab / "runs").exists()
+
+
 def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_own(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

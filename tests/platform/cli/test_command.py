@@ -238,9 +238,16 @@ def test_the_codes_are_reported_in_the_help_and_in_the_documentation() -> None:
         assert f"| {int(code)} | {meaning} |\n" in page
 
 
-def test_a_word_that_is_no_command_is_answered_with_the_right_one() -> None:
-    result = CliRunner().invoke(app, ["tabel", "letters"])
-    assert result.exit_code == 2 and "Did you mean 'table'?" in result.output
+@pytest.mark.parametrize(("word", "command"), [("show", "table"), ("results", "table"), ("tabel", "table")])
+def test_a_word_that_is_no_command_is_answered_with_the_right_one(word: str, command: str) -> None:
+    result = CliRunner().invoke(app, [word, "letters"])
+    assert result.exit_code == 2 and f"Did you mean '{command}'?" in result.output
+
+
+@pytest.mark.parametrize("arguments", [(), ("run",)])
+def test_the_help_shows_no_type_beside_flags(arguments: tuple[str, ...]) -> None:
+    output = CliRunner().invoke(app, [*arguments, "--help"]).output
+    assert "--help" in output and "bool" not in output.lower()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
