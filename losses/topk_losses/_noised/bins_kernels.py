@@ -11,11 +11,10 @@ from topk_losses._core.numba_kernels import inner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from topk_losses._core.numba_random_kernels import State
-
     Floats: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
     Doubles: TypeAlias = NDArray[np.float64]
     Integers: TypeAlias = NDArray[np.int64]
+    Booleans: TypeAlias = NDArray[np.bool_]
 
     # Plain tuples: Numba stores the names of our classes on disk, and would fail if a later version renamed them.
     Tables: TypeAlias = tuple[Doubles, Doubles, Doubles]
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     """Draws side by side, in lanes. Noisy scores of each lane, first those drawn outright; the classes of the others
     and their number; a buffer for the k largest with the k-th largest in its last row ``(k + 1, ·)``; its position.
     """
-    Completion: TypeAlias = tuple[Doubles, Integers, Doubles]
+    Completion: TypeAlias = tuple[Doubles, Booleans, Doubles]
     """The value of every class ``(L,)``, whether it exceeds the threshold ``(L,)``, a buffer for the k largest."""
-    Buffers: TypeAlias = tuple[tuple[Floats, Doubles], Candidates, Binned, Integers, Block, Completion, State]
+    Buffers: TypeAlias = tuple[tuple[Floats, Doubles], Candidates, Binned, Integers, Block, Completion]
     """Buffers for one row: group maxima and the k largest of them, then the tuples above, with the bins that are
-    thinned ``(4, BINS + 1)`` after ``Binned``, and the state of the random generator.
+    thinned ``(4, BINS + 1)`` after ``Binned``.
     """
 
 __all__ = ["ABOVE", "BINS", "OUTRIGHT", "WIDTH", "bin_row", "groups_of", "kth_largest"]

@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -69,15 +69,11 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
     Each seed is used for an equal share of the rows, and gives the draws that it would give for its share alone. The
     noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k classes; the classes of both are -1.
     """
-    classes = torch.empty(len(scores), samples, dtype=torch.int64, device="cpu")
-    noise = scores.new_empty(len(scores))
-    _draw([numba.array(scores), classes.numpy(), noise.numpy()], k, epsilon, seeds)
-    return classes, noise
-
-
-def _draw(arrays: Sequence[Any], k: int, epsilon: float, seeds: Sequence[int]) -> None:
-    """:func:`draw` for arrays of the scores, the classes and the noise."""
-    (rows, size), samples = arrays[0].shape, arrays[1].shape[1]
+    epsilon = float(epsilon)  # an int would compile a second version
+    rows, size = scores.shape
+    classes = scores.new_empty(rows, samples, dtype=torch.int64)
+    noise = scores.new_empty(rows)
+    arrays = [tensor.numpy() for tensor in (scores.detach().contiguous(), classes, noise)]
     wanted = k + SPARE * math.sqrt(k) + 1
     share = rows // len(seeds)
     work = share * (ROW_COST + samples) * min(size, LONG) // LONG
@@ -88,10 +84,11 @@ def _draw(arrays: Sequence[Any], k: int, epsilon: float, seeds: Sequence[int]) -
             i, part = divmod(job, parts)
             own = slice(i * share + share * part // parts, i * share + share * (part + 1) // parts)
             inputs, *results = (array[own] for array in arrays)
-            job_of = float(epsilon), wanted, k, KERNELS.tables(), seeds[i], part
-            KERNELS.draw_rows(inputs, *job_of, *KERNELS.buffers_for(inputs, k, samples), *results)
+            buffers, generator = KERNELS.buffers_for(inputs, k, samples), KERNELS.generator(seeds[i], part)
+            KERNELS.draw_rows(inputs, epsilon, wanted, KERNELS.tables(), generator, buffers, *results)
 
     numba.in_parts(run, len(seeds) * parts, at_least=1)
+    return classes, noise
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,12 @@ class NumbaNoisedHinge(DrawnHinge):
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, KeptDraws]:
         """The losses, and the draws."""
-        rows = numba.array(scores)
-        classes = torch.empty(len(rows), self.samples, dtype=torch.int64, device="cpu")
-        losses, active = scores.new_empty(len(rows)), scores.new_empty(len(rows))
-        draws = classes.numpy(), losses.numpy()  # the losses are first the noise
-        _draw([rows, *draws], self.k + 1, self.epsilon, seeds.tolist())
-        inputs = rows, numba.array(labels), numba.numbers(margin, scores.dtype), self.ignore_index
-        KERNELS.hinges(*inputs, *draws, active.numpy())
+        scores = scores.contiguous()
+        classes, noise = draw(scores, self.k + 1, self.epsilon, self.samples, seeds.tolist())
+        losses, active = torch.empty_like(noise), torch.empty_like(noise)
+        inputs = numba.array(scores), numba.array(labels).reshape(-1), numba.numbers(margin, scores.dtype)
+        results = [tensor.numpy() for tensor in (classes, noise, losses, active)]
+        KERNELS.hinges(*inputs, self.ignore_index, *results)
         return losses, KeptDraws(active, classes)
 
     def backward(
@@ -124,6 +120,6 @@ class NumbaNoisedHinge(DrawnHinge):
     ) -> tuple[Tensor | None, ...]:
         """The gradient with respect to the scores and the margins."""
         out = torch.zeros_like(scores, memory_format=torch.contiguous_format)
-        tensors = (labels, kept.places, kept.active, gradient)
+        tensors = (labels.reshape(-1), kept.places, kept.active, gradient)
         KERNELS.hinge_gradients(*(numba.array(tensor) for tensor in tensors), out.numpy())
         return out, gradient * kept.active, None

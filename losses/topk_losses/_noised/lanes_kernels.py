@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_losses._core.numba_kernels import inner
-from topk_losses._core.numba_random_kernels import exponential, normal
 from topk_losses._noised.bins_kernels import ABOVE, BINS, OUTRIGHT, WIDTH, kth_largest
 
 if TYPE_CHECKING:
-    from topk_losses._core.numba_random_kernels import State
     from topk_losses._noised.bins_kernels import Binned, Block, Completion, Doubles, Floats, Integers, Tables
 
 __all__ = ["draw"]
@@ -29,7 +27,7 @@ def draw(
     binned: Binned,
     gap_tables: Tables,
     tiers: Integers,
-    state: State,
+    rng: np.random.Generator,
     block: Block,
     completion: Completion,
     classes: Integers,
@@ -41,8 +39,8 @@ def draw(
     sorted_classes, x, starts = binned
     values, others, heights, extremes, places = block
     outright = starts[min(edge + OUTRIGHT, BINS)]
-    lower = _tiers(starts, edge, spans, state, tiers)
-    rest = _skip(state, spans[BINS - edge]) if starts[BINS] < len(row) else int(FAR)
+    lower = _tiers(starts, edge, spans, rng, tiers)
+    rest = _skip(rng, spans[BINS - edge]) if starts[BINS] < len(row) else int(FAR)
     samples, kth = len(classes), len(extremes) - 1
     total = 0.0
     most = len(heights)
@@ -50,7 +48,7 @@ def draw(
         lanes = min(most, samples - first)
         for i in range(outright):
             for lane in range(lanes):
-                values[i, lane] = x[i] + normal(state)
+                values[i, lane] = x[i] + rng.standard_normal()
         heights[:] = 0
         height = outright
         for t in range(lower):
@@ -58,29 +56,29 @@ def draw(
             while cell < lanes * count:
                 lane = cell // count
                 position = start + cell - lane * count
-                value = x[position] + _tail(state, gap * WIDTH, slopes[gap])
+                value = x[position] + _tail(rng, gap * WIDTH, slopes[gap])
                 if value > u:
                     height = _put(
                         values, others, heights, lane, outright, height, value, sorted_classes[position]
                     )
-                cell += 1 + _skip(state, spans[gap])
+                cell += 1 + _skip(rng, spans[gap])
             tiers[3, t] = cell - lanes * count
         gap = BINS - edge
         while rest < lanes * len(row):
             lane = rest // len(row)
             c = rest - lane * len(row)
             if row[c] < level:
-                value = (row[c] - centre) * scale + _tail(state, gap * WIDTH, slopes[gap])
+                value = (row[c] - centre) * scale + _tail(rng, gap * WIDTH, slopes[gap])
                 if value > u:
                     height = _put(values, others, heights, lane, outright, height, value, c)
-            rest += 1 + _skip(state, spans[gap])
+            rest += 1 + _skip(rng, spans[gap])
         rest -= lanes * len(row)
         _select(values, height, lanes, extremes, places)
         for lane in range(lanes):
             value, position = extremes[kth, lane], places[lane]
             c = sorted_classes[position] if position < outright else others[position - outright, lane]
             if value <= u:
-                value, c = _completed(row, centre, scale, u, lane, outright, binned, block, completion, state)
+                value, c = _completed(row, centre, scale, u, lane, outright, binned, block, completion, rng)
             classes[first + lane] = c
             total += value - (row[c] - centre) * scale
     return epsilon * total / samples
@@ -138,7 +136,7 @@ def _select(values: Doubles, height: int, lanes: int, extremes: Doubles, places:
 
 
 @inner
-def _tiers(starts: Integers, edge: int, spans: Doubles, state: State, tiers: Integers) -> int:
+def _tiers(starts: Integers, edge: int, spans: Doubles, rng: np.random.Generator, tiers: Integers) -> int:
     """Write the bins that are thinned: start, number of classes, gap, cells before the first; return their number."""
     number = 0
     for j in range(edge + OUTRIGHT, BINS):
@@ -146,23 +144,23 @@ def _tiers(starts: Integers, edge: int, spans: Doubles, state: State, tiers: Int
             tiers[0, number] = starts[j]
             tiers[1, number] = starts[j + 1] - starts[j]
             tiers[2, number] = j - edge
-            tiers[3, number] = _skip(state, spans[j - edge])
+            tiers[3, number] = _skip(rng, spans[j - edge])
             number += 1
     return number
 
 
 @inner
-def _skip(state: State, span: float) -> int:
+def _skip(rng: np.random.Generator, span: float) -> int:
     """The number of cells before the next one whose noise exceeds its gap."""
-    return int(min(exponential(state) * span, FAR))
+    return int(min(rng.standard_exponential() * span, FAR))
 
 
 @inner
-def _tail(state: State, gap: float, slope: float) -> float:
+def _tail(rng: np.random.Generator, gap: float, slope: float) -> float:
     """A standard normal variable given that it exceeds a gap >= 0, by rejection from an exponential distribution."""
     while True:
-        z = gap + exponential(state) / slope
-        if 2 * exponential(state) >= (z - slope) ** 2:
+        z = gap + rng.standard_exponential() / slope
+        if 2 * rng.standard_exponential() >= (z - slope) ** 2:
             return z
 
 
@@ -177,7 +175,7 @@ def _completed(
     binned: Binned,
     block: Block,
     completion: Completion,
-    state: State,
+    rng: np.random.Generator,
 ) -> tuple[float, int]:
     """The k-th largest value and its class where fewer than k values exceed u; draws the others given this."""
     size = len(row)
@@ -191,7 +189,7 @@ def _completed(
     for c in range(size):
         if not above[c]:
             x = (row[c] - centre) * scale
-            values[c] = min(x + _below(state, u - x), u)
+            values[c] = min(x + _below(rng, u - x), u)
     kth, c = kth_largest(values, largest), 0
     while values[c] != kth:
         c += 1
@@ -199,11 +197,11 @@ def _completed(
 
 
 @inner
-def _below(state: State, bound: float) -> float:
+def _below(rng: np.random.Generator, bound: float) -> float:
     """A standard normal variable given that it does not exceed the bound."""
     if bound < 0:
-        return -_tail(state, -bound, (math.sqrt(bound * bound + 4) - bound) / 2)
+        return -_tail(rng, -bound, (math.sqrt(bound * bound + 4) - bound) / 2)
     while True:
-        z = normal(state)
+        z = rng.standard_normal()
         if z <= bound:
             return z
