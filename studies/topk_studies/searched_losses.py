@@ -32,10 +32,10 @@ class Firsts:
         decay: The first weight decay.
         rates: The range of the learning rate.
         decays: The range of the weight decay.
-        tau: The first τ of the smooth top-K SVM.
-        epsilon: The first ε of the noised top-K hinge.
-        margin: The first value of LDAM's largest margin.
-        scale: The first scale of LDAM.
+        tau: The first τ of the smooth top-K SVM in :func:`balanced`.
+        epsilon: The first ε of the noised top-K hinge in :func:`balanced`.
+        margin: The first value of LDAM's largest margin in :func:`uneven`.
+        scale: The first scale of LDAM in :func:`uneven`.
         noised_scale: The scale of the noised imbalanced hinge, which is not searched.
     """
 
@@ -65,13 +65,13 @@ def searched(name: str, at: Firsts, own: Own | None = None) -> Loss:
         >>> searched("focal", Firsts()).first
         {'learning_rate': 0.1, 'weight_decay': 0.0001, 'gamma': 2.0}
     """
-    both: Own = {
+    dimensions: Own = {
         "learning_rate": (at.rates, at.rate),
         "weight_decay": (at.decays, at.decay),
         **(LOSS_CATALOGUE[name].searched if own is None else own),
     }
-    space = {parameter: dimension for parameter, (dimension, _) in both.items()}
-    first = {parameter: value for parameter, (_, value) in both.items()}
+    space = {parameter: dimension for parameter, (dimension, _) in dimensions.items()}
+    first = {parameter: value for parameter, (_, value) in dimensions.items()}
     fixed = {"samples": 5, "scale": at.noised_scale} if name == _IMBALANCED else {}
     return Loss(name, space, first, fixed, "cosine" if name in _ON_COSINES else "linear")
 

@@ -14,7 +14,6 @@ from topk_platform.running import loop
 from topk_platform.running import tuner as tuning
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Cluster
-from topk_platform.running.recording import Recorder
 from topk_platform.running.summary import Outcome
 from topk_platform.running.watching import Event
 from topk_platform.specs import Study, Trial, TrialRecord
@@ -39,16 +38,17 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
     def tune(
         _study: Study,
         progress: StudyProgress,
-        recorder: Recorder,
+        keep: Callable[[TrialRecord], None],
         notify: Callable[[Event], None],
         _cluster: Cluster,
         budget: Budget,
+        store: str,
         *_options: object,
     ) -> Outcome:
         while trials := progress.next_trials(budget.allows):
             budget.begin(trials[0].key, trials[0].arm_id, len(trials))
-            for trial, record in zip(trials, train(trials, recorder.ledger.store), strict=True):
-                recorder(record.replace_versions(**trial.environment))
+            for trial, record in zip(trials, train(trials, Store.open(store)), strict=True):
+                keep(record.replace_versions(**trial.environment))
                 progress.end(trial, Ended.from_record(record))
                 notify(Event("ended", (trial,), record))
             budget.end(trials[0].key, ended=True)

@@ -29,7 +29,7 @@ from topk_platform.running.loop import run as run_study
 from topk_platform.running.run_options import HEADINGS, RunOptions, help_of
 from topk_platform.running.summary import Summary, problems
 from topk_platform.running.views import view_on
-from topk_platform.running.watching import Event, Progress, Watch
+from topk_platform.running.watching import Event, OnEvent, Watch
 
 __all__ = [
     "Course",
@@ -123,7 +123,7 @@ class Course:
         self._watch: Watch | None = None
         self._ran = 0
 
-    def followed(self, view: Progress) -> Progress:
+    def followed(self, view: OnEvent) -> OnEvent:
         """Return a view that notes every event here before it passes it on to another view."""
 
         def show(watch: Watch, event: Event) -> None:

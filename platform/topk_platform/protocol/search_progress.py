@@ -1,4 +1,4 @@
-"""An ended trial as the protocol sees it, and the best of several."""
+"""How far one search of an arm is: its ended trials as the protocol sees them, the best of them, and what is next."""
 
 from __future__ import annotations
 

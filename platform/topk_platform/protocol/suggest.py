@@ -69,8 +69,8 @@ class Searcher:
     chooses the values of all later trials.
 
     For every suggestion, a fresh in-memory Optuna study is built from the trials that the suggestion may use, in the
-    order of their numbers. A fresh sampler is seeded by the arm and the number. So equal arguments give equal values,
-    wherever and whenever the code runs.
+    order of their numbers. A fresh sampler is seeded by the search and the number. So equal arguments give equal
+    values, wherever and whenever the code runs.
 
     A sampler may store attributes with a trial or the study for later use. To recover them, the earlier suggestions are
     replayed in order, each with the trials that it could use. A searcher does so once and keeps the attributes. Optuna
@@ -95,7 +95,7 @@ class Searcher:
 
         Args:
             number: The trial's number, from 0.
-            history: The arm's ended trials that the suggestion may use, in any order.
+            history: The search's ended trials that the suggestion may use, in any order.
         """
         ended = {trial.number: trial for trial in history}
         # The earlier trials are replayed first, all or none.
@@ -123,9 +123,8 @@ class Searcher:
         study = optuna.create_study(storage=storage, direction="maximize", sampler=made)
         study_id = storage.get_study_id_from_name(study.study_name)
         study.add_trials(self._past(number, ended))
-        for key, value in self._answer(
-            number - 1
-        ).study.items():  # what the samplers of earlier trials stored
+        stored = self._answer(number - 1).study  # what the samplers of earlier trials stored
+        for key, value in stored.items():
             storage.set_study_system_attr(study_id, key, value)
         trial = study.ask()
         values = self._values(trial)

@@ -205,7 +205,7 @@ class ArmResults:
     """The results of an arm that count within a study's budget: the protocol's state of the arm, and its rows.
 
     Args:
-        history: All rows of the arm.
+        history: The rows of the arm that count, of any budget.
         state: The progress of the arm within the budget.
     """
 

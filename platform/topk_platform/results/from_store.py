@@ -100,9 +100,8 @@ def read(study: Study, store: str | Path, *, curves: bool = False, needed: bool 
     histories = read_history(ledger, study, last_counted(ledger, study), curves=curves)
     folder = "" if last is None else last.data
     if last is not None and not any(map(ArmHistory.rows, histories.values())):
-        theirs = [
-            m for m in last.study.measures if not is_reference(m) or m in study.measures
-        ]  # runs no other code
+        # The last run's definition may not bring in code that the study at hand lacks.
+        theirs = [m for m in last.study.measures if not is_reference(m) or m in study.measures]
         shown = [m for m in last.study.show if not is_reference(m) or m in study.measures]
         before = replace(last.study, reference=study.reference, measures=tuple(theirs), show=tuple(shown))
         was = as_recorded(before, ledger)

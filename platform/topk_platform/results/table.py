@@ -71,8 +71,8 @@ class Table:
         choosers: By row and column, for arms whose search trials were chosen by several versions of a package: the
             version by the number of the first trial that it chose.
         across: What the columns are, ``"regime"`` or ``"model"``.
-        networks: How arms differ from the arm of the study's first network with the same regime and loss, marked as a
-            family of their own: by the arm's name, the first network's label and the metric.
+        networks: How an arm differs from that of the first network with its regime and loss, marked as a family of
+            their own: by the arm's name, the first network's label and the metric.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
         left: How many trials of these arms have not ended.
         tested: The number of test images, or of groups of them, by column, where it is known.
@@ -125,11 +125,6 @@ class Table:
         The family's marks are corrected for it. It is 0 if none of the cells that are shown is tested.
         """
         return max((cell.tests for cell in self.cells.values() if cell.primary), default=0)
-
-    @property
-    def once(self) -> bool:
-        """Whether a difference is not tested because one of its two arms was searched once."""
-        return any(cell.difference is not None and cell.difference.once for cell in self.cells.values())
 
     @property
     def confirmed(self) -> Tally:

@@ -1,4 +1,4 @@
-"""Which trial Ray Tune gets next, and what becomes of those that it has."""
+"""Gives Ray Tune the trials that the protocol says are next, and takes in what becomes of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Handed:
 
     Args:
         trials: The trials.
-        since: When their process last sent a message, or started.
+        since: When they were handed out, or their process last started or sent a message.
         patience: The seconds after which the process ends itself, if it is silent.
         kept: The step of their last checkpoint.
     """
@@ -50,13 +50,13 @@ class Dispatcher:
     """What searcher, callback and stopper share: it hands out the study's trials and takes in what becomes of them.
 
     A trial of Tune is a trial of the study, or one of its ensembles. Tune starts it again after a fault, as often as
-    there are :data:`PAUSES`. If it then has a later checkpoint than when it was handed out, it is handed out again.
-    So a trial that takes days ends on machines that are taken away every hour. Otherwise it stays open.
+    there are :data:`PAUSES`. If it then has a later checkpoint than when Tune last gave it up, it is handed out again.
+    So a trial that takes days ends, even on machines that are taken away every hour. Otherwise it stays open.
 
     Args:
         progress: The study's state.
-        keep: Called with every record, before trials that depend on it may start.
-        notify: Called with every event; for a record, after it was kept.
+        keep: Called with every record, to hand it to the ledger, before trials that depend on it may start.
+        notify: Called with every event; for a record, after ``keep``.
         order: The settings that every process gets besides its trials.
         budget: The limits of the run.
         line: Checks whether Ray still runs.
@@ -153,17 +153,16 @@ class Dispatcher:
         for trial, record in zip(trials, records, strict=True):
             self._furthest.pop(trial.key, None)
             self.budget.learn(record)
-            if self.progress.has_ended(
-                trial
-            ):  # of an ensemble that was cut off while its records were written
-                self.progress.release(trial)
-            elif self._is_kept(record):
+            if self.progress.has_ended(trial):
+                self.progress.release(trial)  # of an ensemble that was cut off while its records were written
+            elif self._keep(record):
                 self.progress.end(trial, Ended.from_record(record))
                 if why := record.missing.get("network"):
                     self.outcome.unsaved[trial.key] = why
                 self._send("ended", (trial,), record=record)
 
-    def _is_kept(self, record: TrialRecord) -> bool:
+    def _keep(self, record: TrialRecord) -> bool:
+        """Hand a record to the ledger; return whether it was taken."""
         versions = {**record.trial.environment, **record.versions, **self._versions}
         try:
             self.keep(record.replace_versions(**versions))
@@ -173,7 +172,7 @@ class Dispatcher:
         return True
 
     def restart(self, tune_id: str, tries: int, text: str) -> float:
-        """Note that a fault has stopped a trial and Tune starts it again; return the seconds to wait before.
+        """Note that a fault has stopped a trial and Tune starts it again; return the seconds that it waits first.
 
         Args:
             tune_id: Tune's name of the trial.

@@ -33,7 +33,7 @@ from topk_platform.running.recording import Recorder, closing, drawing
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Outcome, Summary
 from topk_platform.running.views import own_console, view_on
-from topk_platform.running.watching import Event, Noting, Progress, Watch
+from topk_platform.running.watching import Event, Noting, OnEvent, Watch
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 from topk_platform.tracking.answering import mlflow_of
@@ -46,7 +46,7 @@ def run(
     study: Study,
     options: RunOptions | None = None,
     *,
-    progress: Progress | bool = True,
+    progress: OnEvent | bool = True,
     waiting: Callable[[str], None] | None = None,
     callbacks: Sequence[Any] = (),
     **given: Any,
@@ -157,7 +157,7 @@ class _Run:
     root: Store
     mlflow: str | None
     patience: Patience
-    notify: Progress
+    notify: OnEvent
     callbacks: Sequence[Any] = ()
     budget: Budget = field(init=False)
 
@@ -174,7 +174,7 @@ class _Run:
             feed = None if self.mlflow is None else Feed(self.mlflow, self.ledger, self.root.local)
             recorder = Recorder(self.ledger, writer, feed, drawing(self.root.address))
             forget(self.store, self.rows.keys)
-            outcome = self._recorded(progress, recorder, cluster)
+            outcome = self._train_and_write(progress, recorder, cluster)
             if not progress.left and self.part == self.whole:
                 with suppress(StoreError):  # those of trials that no longer count would stay for ever
                     forget(self.store)
@@ -221,7 +221,7 @@ class _Run:
         self.budget.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
         return progress_of(self.part, self.counted, histories)
 
-    def _recorded(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Outcome:
+    def _train_and_write(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Outcome:
         """Train the remaining trials and write the tables; return how the run ended."""
         if progress.left:
             self.rows.release()  # while trials run, the driver needs the memory but not the rows
@@ -255,7 +255,7 @@ class _Run:
             if self.options.address is None:
                 self.budget.guess_unknown(progress)
             setup = (cluster, self.budget, self.store.address, self.options, self.callbacks)
-            return tuning.tune_trials(self.part, progress, recorder, notified, *setup)
+            return tuning.tune_trials(self.part, progress, recorder.keep, notified, *setup)
 
     def _hurry(self, recorder: Recorder) -> None:
         """After an interrupt, wait less for the store, and say why the run has not ended yet."""

@@ -80,8 +80,8 @@ class Recorder:
         if self.feed is not None:
             self.feed.start()
 
-    def __call__(self, record: TrialRecord) -> None:
-        """Keep a record; if earlier records could not be written, raise that error."""
+    def keep(self, record: TrialRecord) -> None:
+        """Hand a record to the ledger's writer; if earlier records could not be written, raise that error."""
         if self.writer.error is not None:
             raise self.writer.error
         self.writer.put(record)
@@ -104,7 +104,7 @@ class Recorder:
     def close(self, whole: Study, known: Callable[[Study], dict[str, ArmHistory]]) -> None:
         """Wait for the ledger, write the tables, wait for MLflow, and keep its error, if any.
 
-        An interrupt ends it at once, without a wait for MLflow: the next run fills in what it lacks.
+        A further interrupt ends this at once, without a wait for MLflow: the next run fills in what it lacks.
         """
         try:
             self._flush()

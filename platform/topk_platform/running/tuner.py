@@ -39,7 +39,7 @@ __all__ = ["Ending", "RecordCallback", "StudySearcher", "tune_trials"]
 
 _REPORT_SECONDS = 0.25  # between two epochs of a trial that are reported
 _MESSAGES_A_SECOND = 50  # of all trials together; each takes the driver a millisecond or two
-_LONGEST_NAME = 100  # of an arm in the name of a folder
+_LONGEST_NAME = 100  # of an arm, in the name of a folder and in a column of a table
 # Tune's state is never read again; a process that does not answer when the run ends early is killed after some seconds.
 _TUNES = {"TUNE_GLOBAL_CHECKPOINT_S": "86400", "TUNE_FORCE_TRIAL_CLEANUP_S": "10"}
 
@@ -62,8 +62,8 @@ def tune_trials(
     Args:
         study: The study, which says what resources a trial needs.
         progress: The study's state, brought up to date as trials end.
-        keep: Called with every record, to store it.
-        notify: Called with every event; for a record, after it was kept.
+        keep: Called with every record, to hand it to the ledger.
+        notify: Called with every event; for a record, after ``keep``.
         cluster: The connected cluster.
         budget: The limits of the run.
         store: The URI of the study's folder.
@@ -234,7 +234,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]  # Ray has no types
 class RecordCallback(TrialProgressCallback):  # type: ignore[misc]  # Ray has no types
     """Tune's callback: passes messages on before the searcher is asked again, and faults with their reasons.
 
-    It takes the part of Tune's own progress callback, which would keep every trial in memory.
+    It takes the place of Tune's own progress callback, which would keep every trial in memory.
     """
 
     def __init__(self, dispatcher: Dispatcher) -> None:
@@ -253,7 +253,7 @@ class RecordCallback(TrialProgressCallback):  # type: ignore[misc]  # Ray has no
         result: dict[str, Any],
         **info: Any,  # noqa: ARG002
     ) -> None:
-        """Pass on a message; its records are kept when this returns."""
+        """Pass on a message; the ledger has its records when this returns, and may still be writing them."""
         self._dispatcher.receive(trial.trial_id, result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from topk_platform.records.states import ArmState, StudyState
-from topk_platform.running.watching import Event, Progress, Watch, value_in_words, values_in_words
+from topk_platform.running.watching import Event, OnEvent, Watch, value_in_words, values_in_words
 from topk_platform.terminal import PlainConsole
 
 __all__ = ["arm_line", "arms_text", "duration", "headline", "own_console", "trials_text", "view_on"]
@@ -160,7 +160,7 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def view_on(console: Console | None) -> Iterator[Progress]:
+def view_on(console: Console | None) -> Iterator[OnEvent]:
     """Show a run for as long as the block lasts: live in a terminal, as lines elsewhere; without a console, nothing.
 
     Args:

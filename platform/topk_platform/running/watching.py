@@ -18,7 +18,7 @@ from topk_platform.records.states import ArmState, StudyState, TrialState, note_
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Scalar, Trial, TrialRecord
 
-__all__ = ["Event", "EventKind", "Noting", "Progress", "Watch", "value_in_words", "values_in_words"]
+__all__ = ["Event", "EventKind", "Noting", "OnEvent", "Watch", "value_in_words", "values_in_words"]
 
 EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progress"]
 """The kind of an event:
@@ -125,7 +125,7 @@ class Watch:
         return sum(map(self._busy, self._counts))
 
     def close(self) -> None:
-        """Take note that nothing runs any more, even if the progress says so because the run was cut short."""
+        """Take note that nothing runs any more, even if the progress says otherwise because the run was cut short."""
         self._over = True
         self._under_way.clear()
 
@@ -144,7 +144,7 @@ class Watch:
         )
 
 
-Progress = Callable[[Watch, Event], None]
+OnEvent = Callable[[Watch, Event], None]
 """Called with every event, and with the study's progress at that time."""
 
 

@@ -143,7 +143,7 @@ class Session:
         if self.replay is not None:
             # A graph depends on the loss and its weights. The epoch's last step also measures the gradient's density.
             phase, last = (self.loss.module, self.recipe.reweights(epoch)), self.step % self.epoch_steps == 0
-            return self.replay(inputs, labels, rate=rate, phase=phase, usual=last)
+            return self.replay(inputs, labels, rate=rate, phase=phase, eager=last)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss = self._train(inputs, labels, rows)

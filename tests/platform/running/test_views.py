@@ -21,7 +21,7 @@ from topk_platform.records.recorded import Recorded, note_plan
 from topk_platform.records.states import ArmState, StudyState, live_state, note_state, read_state
 from topk_platform.records.storage.store import Store
 from topk_platform.running.views import arms_text, headline, own_console, trials_text, view_on
-from topk_platform.running.watching import Event, Noting, Progress, Watch
+from topk_platform.running.watching import Event, Noting, OnEvent, Watch
 from topk_platform.specs import TrialRecord
 
 RATE = {"learning_rate": Float(0.01, 1)}
@@ -37,7 +37,7 @@ def console_of(width: int, height: int = 24, terminal: bool = True) -> Console:
 class Drive:
     """A run without workers: trials end as the test says, a search trial's value being its number in tenths."""
 
-    def __init__(self, folder: Path, view: Progress = lambda _watch, _event: None) -> None:
+    def __init__(self, folder: Path, view: OnEvent = lambda _watch, _event: None) -> None:
         self.progress = StudyProgress(ArmProgress(STUDY, arm, Identity("c", "f")) for arm in ARMS)
         self.watch, self.view = Watch("s", self.progress, slots=2), view
         self.ledger = Ledger.open(Store.open(folder), "s")

@@ -120,7 +120,7 @@ class Replay:
         optimizer.register_step_pre_hook(self._use_tensor)
 
     def __call__(
-        self, inputs: Tensor, target: Tensor, *, rate: float, phase: tuple[object, ...], usual: bool
+        self, inputs: Tensor, target: Tensor, *, rate: float, phase: tuple[object, ...], eager: bool
     ) -> Tensor:
         """Make a step and return its loss, which is valid until the next step.
 
@@ -129,13 +129,13 @@ class Replay:
             target: Its labels.
             rate: The learning rate.
             phase: What a graph depends on. If it differs from the last step's, a graph is recorded anew.
-            usual: Whether the step must not be a replay.
+            eager: Whether the step must not be a replay, as the last one of an epoch.
         """
         self._lr.fill_(rate)
         if phase != self._phase:
             self.forget()
             self._phase, self._done = phase, 0
-        if usual or len(target) < self._size:
+        if eager or len(target) < self._size:
             return self._train(inputs, target)
         if self._done < self.before:
             self._done += 1
