@@ -28,7 +28,6 @@ __all__ = [  # noqa: PLE0604
     "inclusion_probabilities",
     "lapsum_topk_loss",
     "log_elementary_symmetric",
-    "log_space_smooth_topk_svm",
     "noised_topk_hinge",
     "rowwise",
     "smooth_topk_hinge",
@@ -136,24 +135,6 @@ def inclusion_probabilities(s: Tensor, k: int, temperature: float = 1.0) -> Tens
     weights = (_subset_sums(s, subsets) / temperature).softmax(0)
     holds = torch.tensor([[j in subset for j in range(len(s))] for subset in subsets])
     return weights @ holds.to(weights)
-
-
-def log_space_smooth_topk_svm(
-    s: Tensor, y: int, k: int, tau: float = 1.0, margin: float | Tensor = 1.0
-) -> Tensor:
-    """The smooth top-K SVM by the recursion over classes in log-space, for rows with too many subsets."""
-    values = _others(s, y) / (k * tau)
-    table = values.new_full((k + 1,), -torch.inf)
-    table[0] = 0
-    for count, value in enumerate(values):
-        degree = min(count + 1, k)
-        # Degrees above the number of classes so far are empty sums, -inf, for which logaddexp's gradient is NaN.
-        grown = torch.logaddexp(table[1:degree], table[: degree - 1] + value)
-        last = table[degree - 1] + value
-        last = last if count < k else torch.logaddexp(table[degree], last)
-        table = torch.cat([table[:1], grown, last[None], table[degree + 1 :]])
-    argument = (_margin(margin, y) - s[y] / k) / tau + table[k] - table[k - 1]
-    return tau * torch.logaddexp(argument, torch.zeros_like(argument))
 
 
 def autkc(s: Tensor, y: int, k: int, surrogate: str = "squared") -> Tensor:
