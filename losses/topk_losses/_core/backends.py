@@ -8,6 +8,7 @@ refuses.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -48,8 +49,7 @@ class OnFirstUse:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        value = self.__dict__[name] = getattr(importlib.import_module(self._module), name)
-        return value
+        return getattr(sys.modules.get(self._module) or importlib.import_module(self._module), name)
 
 
 class BackendChoice(NamedTuple):
