@@ -96,9 +96,8 @@ def disk(lab: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[D
     # long.
     first = getattr(request, "param", "(0.1,)")
     code = "import topk_platform.tracking.feed as f; f.Feed.pause = 0.5\n"
-    code += (
-        "import sys, topk_platform.records as r; r.Writer.__init__.__defaults__ = (eval(sys.argv.pop(1)),)\n"
-    )
+    code += "import sys; from topk_platform.records.writer import Writer\n"
+    code += "Writer.__init__.__defaults__ = (eval(sys.argv.pop(1)),)\n"
     code += "from topk_platform.cli import main; main()"
     (tmp_path / "command.py").write_text(code)
     topk = f"{sys.executable} -P {tmp_path}/command.py"
