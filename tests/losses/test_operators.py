@@ -72,7 +72,13 @@ def test_masked_classes_count_for_nothing_and_an_invalid_row_is_nan_alone(name):
         assert torch.autograd.grad(value[::2].sum(), leaf)[0][::2].isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["lapsum_topk", "logistic", "inclusion_probabilities"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lapsum_topk",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("logistic", "inclusion_probabilities")),
+    ],
+)
 def test_operators_compile_to_one_graph(name):
     torch._dynamo.reset()
     compiled = torch.compile(OPERATORS[name], fullgraph=True, backend="aot_eager")

@@ -191,8 +191,8 @@ CASES: list[tuple[str, Callable[[Trial], float], int | None]] = [
     *(("inactive at first", score, ended) for ended in (0, 3, 9)),
 ]
 """Kinds of study, with what a trial is scored, and how many trials end; None for all."""
-QUICK = (CASES[list(KINDS).index("conditions searched twice")], CASES[-5], CASES[-2])
-"""What every run of the tests reads; each takes some seconds."""
+QUICK = (CASES[list(KINDS).index("conditions searched twice")],)
+"""What every run of the tests reads; it takes some seconds."""
 
 
 @pytest.mark.parametrize(

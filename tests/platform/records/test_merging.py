@@ -34,6 +34,7 @@ def files_of(store: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_two_halves_of_digits_give_the_table_of_the_whole_bit_for_bit(
     tmp_path: Path, train_study: Callable[[Study, Path], None], topk: Topk
 ) -> None:
