@@ -137,11 +137,11 @@ class Measured(Mapping[str, Any]):
 
     Args:
         row: The row.
-        metrics: The metrics, each with the version of its code if it is a measure of scores, else with an empty text.
+        metrics: The metrics, each with the version of its code if it is a measure of scores, else with None.
         ranks: The ranks by key.
     """
 
-    def __init__(self, row: Row, metrics: Mapping[str, str], ranks: Mapping[str, Ranks]) -> None:
+    def __init__(self, row: Row, metrics: Mapping[str, str | None], ranks: Mapping[str, Ranks]) -> None:
         self._row, self._ranks = row, ranks
         self._metrics = {f"test.{metric}": code for metric, code in metrics.items()}
         self._known: dict[str, float | None] = {}
@@ -154,8 +154,8 @@ class Measured(Mapping[str, Any]):
             self._known[name] = self._measured(name.removeprefix("test."), self._metrics[name])
         return self._known[name]
 
-    def _measured(self, metric: str, code: str) -> float | None:
-        if code:
+    def _measured(self, metric: str, code: str | None) -> float | None:
+        if code is not None:
             held = json.loads(self._row.get("own") or "{}").get(metric, {})
             values = held.get("values", {}) if held.get("code") == code else {}
             return cast("float | None", values.get(metric.partition(":")[2]))

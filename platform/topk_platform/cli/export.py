@@ -115,6 +115,8 @@ def _files_for_others(
         from topk_platform.reports.findings_export import findings  # noqa: PLC0415 - torch
 
         return {path: findings(study, store=store, data=data, note=note).to_bytes()}
+    if os.path.lexists(path):  # a journal that is used with Optuna holds more than was exported
+        raise UserError(f"--to must be a new file, got {str(path)!r}")
     from topk_platform.reports.optuna_journal import optuna_journal  # noqa: PLC0415 - Optuna
 
     return {path: optuna_journal(study, store=store)}

@@ -94,9 +94,8 @@ def table(
             show(output, claims_as(output, requested.name, decisions))
         return
     results = findings.table if findings else read_table(requested, store=store, only=only)
-    if (line := without_ranks(results)) and (
-        json or output == "csv"
-    ):  # the other formats show it below the table
+    # The other formats show the line below the table.
+    if (line := without_ranks(results)) and (json or output == "csv"):
         typer.echo(f"topk: {line}", err=True)
     if by:
         _print_classes(results, store, output, json)

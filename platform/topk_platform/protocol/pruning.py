@@ -73,9 +73,8 @@ def _value(ended: Ended, epoch: int) -> float | None:
 
 def _validated(rung: float, recipe: Recipe) -> int:
     """Return the first validated epoch at or after a rung."""
-    first = math.ceil(
-        round(rung * recipe.epochs, 9)
-    )  # 0.07 · 100 and 0.1 · 3 · 10 are whole but for rounding
+    # 0.07 · 100 and 0.1 · 3 · 10 are whole but for rounding.
+    first = math.ceil(round(rung * recipe.epochs, 9))
     epochs = range(max(1, first), recipe.epochs + 1)
     return next(epoch for epoch in epochs if recipe.evaluates(epoch))
 

@@ -87,12 +87,13 @@ class StudyRows:
             identities: Which rows of an arm count, by arm identity. For arms that are missing here, all rows count.
         """
         histories = self.histories_of({study.arm_id(arm): arm for arm in study.arms}, identities)
-        own = dict.fromkeys(filter(is_reference, study.measures), "") | of_scores(study.measures)
+        scored = of_scores(study.measures)
+        own = {name: scored.get(name) for name in study.measures if is_reference(name)}
         for history in histories.values() if own or study.measured else ():
             other_k = study.accuracies if study.topk_of(history.arm) != study.topk else ()
             ranks = Late(partial(read_all_ranks, self.ledger.store, list(history.confirm.values())))
             for slot, row in history.confirm.items():
-                history.confirm[slot] = Measured(row, dict.fromkeys(other_k, "") | own, ranks)
+                history.confirm[slot] = Measured(row, dict.fromkeys(other_k) | own, ranks)
         return histories
 
     def histories_of(

@@ -168,9 +168,8 @@ def _computation(held: Held, counting: Sequence[Row]) -> _Facts:
     seconds: dict[str, list[float]] = {}
     for history in held.histories.values():
         for row in history.rows():
-            spent = (
-                row["train_seconds"] / history.arm.protocol.ensemble
-            )  # a member's time is that of its ensemble
+            # A member's time is that of its ensemble.
+            spent = row["train_seconds"] / history.arm.protocol.ensemble
             seconds.setdefault(row["phase"], []).append(spent)
             uncounted += spent * (row["key"] not in keys)
     device = f"{study.gpus:g} of a GPU" if study.device == "cuda" else study.device

@@ -56,9 +56,8 @@ def listed(given: Given | Sequence[Given], inputs: Inputs) -> list[Given]:
     if isinstance(given, Image.Image):
         return [given]
     if isinstance(given, str | Path):
-        check(
-            given != "", "an input must be the path of a file or of a folder, got ''"
-        )  # "" would be the present one
+        # "" would be the present folder.
+        check(given != "", "an input must be the path of a file or of a folder, got ''")
         path = Path(given).expanduser()
         return _files(path, inputs) if path.is_dir() else [path]
     if isinstance(given, np.ndarray | Tensor):

@@ -248,9 +248,8 @@ def make_database(uri: str) -> None:
         made = Path(folder, path.name)
         MlflowClient(tracking_uri=f"{SQLITE}{made}{mark}{options}")
         try:
-            path.hardlink_to(
-                made
-            )  # unlike a rename, it never replaces what another process has made meanwhile
+            # Unlike a rename, this never replaces what another process has made meanwhile.
+            path.hardlink_to(made)
         except OSError:  # another process has made it, or this file system cannot link
             if not path.exists():
                 made.rename(path)

@@ -131,9 +131,8 @@ def trial_process(trial: Trial) -> Iterator[None]:
 
 def _switch(switches: Iterable[_Switch]) -> None:
     for read, write, value in switches:
-        if (
-            read() != value
-        ):  # setting deterministic algorithms imports torch's compiler, which takes two seconds
+        # Setting deterministic algorithms imports torch's compiler, which takes two seconds.
+        if read() != value:
             write(value)
 
 

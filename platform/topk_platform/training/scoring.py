@@ -77,9 +77,8 @@ def scorer_of(trial: Trial, dataset: Dataset) -> Scorer:
         ValueError: if a metric that selects is over a group of classes that is empty, or that is the only one.
     """
     groups = shots(dataset.class_counts)
-    several = (
-        sum(bool(mask.any()) for mask in groups.values()) > 1
-    )  # one group's accuracy is the macro average
+    # If there is one group, its accuracy is the macro average.
+    several = sum(bool(mask.any()) for mask in groups.values()) > 1
     groups = {name: mask & several for name, mask in groups.items()}
     for metric in (trial.arm.metric, *trial.arm.recipe.keep):
         mask = groups.get(metric.partition("_")[0])

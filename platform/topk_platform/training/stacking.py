@@ -135,10 +135,8 @@ def _written_out(layers: list[tuple[str, nn.Module]], stacked: Mapping[str, Tens
 
 
 def _mapped(network: nn.Module, stacked: Mapping[str, Tensor]) -> Forward:
-    base, aliases = (
-        copy.deepcopy(network).to("meta"),
-        _aliases(network),
-    )  # whose layers share nothing any more
+    # The copy's layers share nothing any more.
+    base, aliases = copy.deepcopy(network).to("meta"), _aliases(network)
 
     def scored(weights: dict[str, Tensor], batch: Tensor) -> Tensor:
         scores: Tensor = functional_call(base, {n: weights[same] for n, same in aliases.items()}, (batch,))

@@ -283,3 +283,9 @@ def processes_of(folder: Path) -> list[int]:
             if (location / "cwd").readlink() == folder:
                 result.append(int(location.name))
     return [process for process in result if process != os.getpid()]
+
+
+def test_a_journal_that_exists_is_left_alone(topk: Topk, lab: Path) -> None:
+    (lab / "mine.journal").write_text("{}")
+    code, _, err = topk("export", "digits", "--format", "optuna", "--to", "mine.journal")
+    assert code == 2 and "--to must be a new file" in err and (lab / "mine.journal").read_text() == "{}"

@@ -94,9 +94,8 @@ def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset
     reader = reader or _reader()
     try:
         train, test = reader(folder, train=True), reader(folder, train=False)
-    except (
-        RuntimeError
-    ) as error:  # torchvision raises the same error for a missing file and for a wrong checksum
+    # torchvision raises the same error for a missing file and for a wrong checksum.
+    except RuntimeError as error:
         raise _trouble(folder, reader) from error
     labels = torch.tensor(train.targets)
     return _assembled(

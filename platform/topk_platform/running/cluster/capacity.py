@@ -70,9 +70,8 @@ def slots(study: Study, workers: int | None, patience: Patience | None = None) -
         return min(workers or holds, holds)
     if not grows or nodes_for(needs):
         return workers or patience.until(fit)
-    request_resources(
-        bundles=[needs]
-    )  # for as long as this waits; afterwards the trials' own demand asks for nodes
+    # For as long as this waits; afterwards the trials' own demand asks for nodes.
+    request_resources(bundles=[needs])
     try:
         patience.until(fit, _GROW_SECONDS)
     finally:

@@ -236,9 +236,8 @@ def _watched(start: Callable[[], None], patience: float = 0.0, folder: str = "")
         with Lifeline(needed, patience, folder) as line:
             yield line
     finally:
-        if (
-            line.headless
-        ):  # no call of Ray would return; this process ends with our own exit code, before Ray ends it
+        # Without a head no call of Ray would return; this process ends with our own exit code, before Ray ends it.
+        if line.headless:
             atexit.unregister(ray.shutdown)
             atexit.register(_end_at_once)
         else:

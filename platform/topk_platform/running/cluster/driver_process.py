@@ -88,10 +88,8 @@ def _sweep(root: Path) -> None:
     for left in root.glob(f"{_PREFIX}*/"):
         # The Ray of a driver that was killed ends a little later.
         if _is_ours(left) and not any(_started_with(str(left))):
-            with (
-                suppress(Timeout, OSError),
-                FileLock(left / _LOCK, timeout=0),
-            ):  # held by its driver, or deleted meanwhile
+            # The lock may be held by its driver, or deleted meanwhile.
+            with suppress(Timeout, OSError), FileLock(left / _LOCK, timeout=0):
                 shutil.rmtree(left)
 
 

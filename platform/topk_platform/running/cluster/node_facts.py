@@ -209,9 +209,8 @@ def _devices(question: Question, environments: list[Mapping[str, str]]) -> list[
         return []
     others = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     others["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    visible = (
-        os.environ.get("CUDA_VISIBLE_DEVICES") or None
-    )  # Ray empties it for processes that asked for no GPU
+    # Ray empties the variable for processes that asked for no GPU.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or None
     devices: Sequence[str | None] = slices_here(visible) or [visible]  # a process uses one slice
     for device in devices:
         given = others if device is None else {**others, "CUDA_VISIBLE_DEVICES": device}

@@ -137,9 +137,8 @@ def _look_at_nodes(
         question = Question("", study.arms, code, data, known, study.device, 0.0, address, name)
         answers = ask_nodes(question, trial_resources(study), patience)
     kinds = Counter(tuple(kind.items()) for answer in answers for kind in answer.environments)
-    expected = (
-        dict(kinds.most_common(1)[0][0]) if kinds else {}
-    )  # in a tie the head decides, which comes first
+    # In a tie the head decides, which comes first.
+    expected = dict(kinds.most_common(1)[0][0]) if kinds else {}
     findings = [finding for answer in answers for finding in (*answer.findings, *_others(answer, expected))]
     return findings, expected
 

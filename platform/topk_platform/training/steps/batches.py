@@ -127,9 +127,8 @@ class Batches:
         count = len(images)
         order = torch.arange(count) if len(self) == 1 else torch.randperm(count, generator=self.order)
         positions = None
-        if (
-            self.augmentation.window
-        ):  # drawn at once, so that it does not depend on how many images are decoded ahead
+        # Drawn at once, so that it does not depend on how many images are decoded ahead.
+        if self.augmentation.window:
             positions = torch.split(torch.rand((count, 2), generator=self.order), self.size)[done:]
         batches = images.stream(torch.split(order, self.size)[done:], positions)
         rows = torch.split(order.to(self.split.labels.device), self.size)[done:]
