@@ -13,6 +13,7 @@ from topk_studies.berrada2018 import (
     berrada2018_noise,
     berrada2018_temperature,
 )
+from topk_studies.digits import digits
 from topk_studies.garcin2022 import (
     garcin2022_epsilon,
     garcin2022_imagenet,
@@ -20,7 +21,6 @@ from topk_studies.garcin2022 import (
     garcin2022_plantnet,
     garcin2022_samples,
 )
-from topk_studies.handwritten import digits
 from topk_studies.kanji import kanji, kanji_classes, kanji_map, kanji_quick
 from topk_studies.letters import letters, letters_quick
 from topk_studies.letters_map import letters_map
@@ -29,7 +29,6 @@ from topk_studies.photos import photos_fraction, photos_map, photos_noise, photo
 from topk_studies.ring import ring
 from topk_studies.sawada2020 import sawada2020_cifar100
 from topk_studies.searches import (
-    SEARCHES,
     search_cifar100_augmented,
     search_cifar100_fraction,
     search_cifar100_noise,
@@ -141,5 +140,11 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "garcin2022_plantnet": garcin2022_plantnet,
     "garcin2022_imagenet": garcin2022_imagenet,
     "sawada2020_cifar100": sawada2020_cifar100,
-    **SEARCHES,
+    "search_cifar100_noise": search_cifar100_noise,
+    "search_cifar100_fraction": search_cifar100_fraction,
+    "search_cifar100_tail": search_cifar100_tail,
+    "search_cifar100_augmented": search_cifar100_augmented,
+    "search_imagenet": search_imagenet,
+    "search_imagenet_lt": search_imagenet_lt,
+    "search_plantnet": search_plantnet,
 }

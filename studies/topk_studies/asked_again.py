@@ -13,11 +13,11 @@ from functools import partial
 
 from topk_platform import Arm, Claim, Contrast, LabelNoise, PerClass, Regime, Study, grid
 from topk_platform.specs import Scalar
-from topk_studies.claims import average_gap, level
+from topk_studies.claims import average_gap
 from topk_studies.kanji import kanji_arms
 from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, K, recipe
 from topk_studies.photos import EPOCHS, LINEAR, PHOTOS, SIZES, photo_arms
-from topk_studies.searched_losses import Firsts, searched
+from topk_studies.searched_losses import searched
 
 __all__ = ["kanji_again", "letters_again", "photos_again"]
 
@@ -43,7 +43,7 @@ def letters_again() -> Study:
         0.5
     """
     epochs = {5: 100, 50: 28}
-    losses = [searched(name, Firsts()) for name in (_ENTROPY, _SVM, _SOFT)]
+    losses = [*map(searched, (_ENTROPY, _SVM, _SOFT))]
     arms = [
         arm
         for kind in (_ALIKE, _CLEAN, _ALL)
@@ -143,7 +143,8 @@ def _claims(loss: str, arms: Sequence[Arm]) -> list[Claim]:
     ]
     if contrasts := gap(_CLEAN, "top5"):
         text = f"With right labels the {title} and cross-entropy are within one point in top-5."
-        made.append(level(f"{loss}-level-with-right-labels", text, _SOURCE, contrasts, tolerance=1.0))
+        within = {"direction": "within", "tolerance": 1.0}
+        made.append(claim(name=f"{loss}-level-with-right-labels", text=text, contrasts=contrasts, **within))
         text = f"With right labels the {title} is behind cross-entropy in top-1."
         first = gap(_CLEAN, "top1", _ENTROPY, loss)
         made.append(claim(name=f"{loss}-costs-the-first-guess", text=text, contrasts=first))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from topk_platform import Arm, Claim, Contrast, LabelNoise, Loss, Model, PerClass, Recipe, Regime, Study
-from topk_studies.claims import gaps, level, mean_of
+from topk_studies.claims import gaps, mean_of
 from topk_studies.published import Row, composed, loss_of, rows_of
 from topk_studies.recipes import BERRADA2018_CIFAR100, BERRADA2018_IMAGENET, BERRADA2018_IMAGENET_SVM
 
@@ -199,67 +200,49 @@ def berrada2018_margin() -> Study:
     )
 
 
-def noise_claims(source: str, places: list[str]) -> tuple[Claim, ...]:
+def noise_claims(source: str, columns: list[str]) -> tuple[Claim, ...]:
     """Return the paper's findings on label noise, as claims.
 
     Args:
         source: Where the findings are stated.
-        places: ``regime/model`` of each noise level, the first without noise. With one level of noise there is no
+        columns: ``regime/model`` of each noise level, the first without noise. With one level of noise there is no
             claim that the improvement grows with it.
     """
-    clean, *noisy = places
+    clean, *noisy = columns
     (at_clean,) = gaps([clean], _SVM, _CE, "top5")
+    claim = partial(Claim, source=source, tolerance=0.5)
+    growing = []
+    if len(noisy) > 1:
+        least, *_, most = gaps(noisy, _SVM, _CE, "top5")
+        text = "The smooth SVM's improvement in top-5 grows with the noise: from the least to the most of it."
+        growing = [claim(name="improvement-grows-with-noise", text=text, contrasts=[most.minus(least)])]
     return (
-        Claim(
+        claim(
             name="svm-beats-cross-entropy-with-noise",
             text="With noisy labels the smooth top-5 SVM beats cross-entropy in top-5.",
-            source=source,
             contrasts=gaps(noisy, _SVM, _CE, "top5"),
-            tolerance=0.5,
         ),
-        Claim(
+        claim(
             name="svm-beats-cross-entropy-in-top1-with-noise",
             text="With noisy labels the smooth top-5 SVM beats cross-entropy in top-1 as well.",
-            source=source,
             contrasts=gaps(noisy, _SVM, _CE, "top1"),
-            tolerance=0.5,
         ),
-        *_growing(source, noisy),
-        Claim(
+        *growing,
+        claim(
             name="svm-loses-less-by-noise",
             text="The smooth SVM loses less top-5 accuracy by noise than cross-entropy does.",
-            source=source,
             contrasts=[gap.minus(at_clean) for gap in gaps(noisy, _SVM, _CE, "top5")],
-            tolerance=0.5,
         ),
-        Claim(
+        claim(
             name="cross-entropy-ahead-in-top1-without-noise",
             text="Without noise cross-entropy is better in top-1.",
-            source=source,
             contrasts=gaps([clean], _CE, _SVM, "top1"),
-            tolerance=0.5,
         ),
-        level(
-            "level-in-top5-without-noise",
-            "Without noise the two differ in top-5 by a very small margin.",
-            source,
-            [at_clean],
-            tolerance=0.5,
-        ),
-    )
-
-
-def _growing(source: str, noisy: list[str]) -> tuple[Claim, ...]:
-    if len(noisy) == 1:
-        return ()
-    least, *_, most = gaps(noisy, _SVM, _CE, "top5")
-    return (
-        Claim(
-            name="improvement-grows-with-noise",
-            text="The smooth SVM's improvement in top-5 grows with the noise: from the least to the most of it.",
-            source=source,
-            contrasts=[most.minus(least)],
-            tolerance=0.5,
+        claim(
+            name="level-in-top5-without-noise",
+            text="Without noise the two differ in top-5 by a very small margin.",
+            contrasts=[at_clean],
+            direction="within",
         ),
     )
 
@@ -267,27 +250,24 @@ def _growing(source: str, noisy: list[str]) -> tuple[Claim, ...]:
 def temperature_claims(column: str) -> tuple[Claim, ...]:
     """Return the paper's findings on the temperature, for arms ``tau-0`` to ``tau-100``."""
     arm = {tau: f"{column}/tau-{tau}" for tau in ("0", "0.001", "0.01", "0.1", "1", "10", "100")}
-    source = "berrada2018, Table 6"
+    claim = partial(Claim, source="berrada2018, Table 6")
     return (
-        Claim(
+        claim(
             name="without-smoothing-it-fails",
             text="With τ = 0 and 0.001 the network fails to train: top-5 below 50 %.",
-            source=source,
             contrasts=mean_of((arm["0"], arm["0.001"]), "top5"),
             direction="below",
             bound=50,
         ),
-        Claim(
+        claim(
             name="from-0.01-it-trains",
             text="With τ of 0.01 and more it trains well: top-5 above 85 %.",
-            source=source,
             contrasts=mean_of((arm[tau] for tau in ("0.01", "0.1", "1", "10", "100")), "top5"),
             bound=85,
         ),
-        Claim(
+        claim(
             name="high-temperatures-cost",
             text="High temperatures are easy to train and represent the task less: τ = 10 and 100 are behind 0.1.",
-            source=source,
             contrasts=[Contrast.between(arm["0.1"], arm[tau], "top5") for tau in ("10", "100")],
             tolerance=0.1,
         ),
@@ -328,29 +308,27 @@ def fraction_claims(parts: list[str], whole: str, loss: str = _SVM) -> tuple[Cla
         whole: ``regime/model`` of all the data.
         loss: The label of the smooth SVM.
     """
-    source = "berrada2018, Table 2"
     (smallest,) = gaps(parts[:1], loss, _CE, "top5")
     (largest,) = gaps(parts[-1:], loss, _CE, "top5")
+    claim = partial(Claim, source="berrada2018, Table 2")
     return (
-        Claim(
+        claim(
             name="svm-beats-cross-entropy-with-little-data",
             text="With a part of the data the smooth top-5 SVM beats cross-entropy in top-5.",
-            source=source,
             contrasts=gaps(parts, loss, _CE, "top5"),
             tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="the-less-data-the-more",
             text="It is more ahead with the smallest part than with the largest.",
-            source=source,
             contrasts=[smallest.minus(largest)],
             tolerance=0.5,
         ),
-        level(
-            "level-with-all-data",
-            "With all data the two differ by an insignificant amount in top-5.",
-            source,
-            gaps([whole], loss, _CE, "top5"),
+        claim(
+            name="level-with-all-data",
+            text="With all data the two differ by an insignificant amount in top-5.",
+            contrasts=gaps([whole], loss, _CE, "top5"),
+            direction="within",
             tolerance=0.25,
         ),
     )

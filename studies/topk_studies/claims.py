@@ -12,16 +12,16 @@ from dataclasses import replace
 
 from topk_platform import Claim, Contrast
 
-__all__ = ["average_gap", "gaps", "level", "mean_of", "stand_ins"]
+__all__ = ["average_gap", "gaps", "mean_of", "stand_ins"]
 
 
 def gaps(
-    places: Iterable[str], ours: str | Sequence[str], theirs: str | Sequence[str], *metrics: str
+    columns: Iterable[str], ours: str | Sequence[str], theirs: str | Sequence[str], *metrics: str
 ) -> list[Contrast]:
-    """Return the differences between losses, in each place and by each metric.
+    """Return the differences between losses, in each column and by each metric.
 
     Args:
-        places: ``regime/model``.
+        columns: ``regime/model``.
         ours: Labels of losses.
         theirs: Labels of the losses compared with.
         metrics: Such as ``"top5"``.
@@ -32,11 +32,11 @@ def gaps(
     """
     ours, theirs = ((names,) if isinstance(names, str) else names for names in (ours, theirs))
     return [
-        Contrast.between(f"{column}/{one}", f"{column}/{other}", metric)
-        for column in places
+        Contrast.between(f"{column}/{our}", f"{column}/{their}", metric)
+        for column in columns
         for metric in metrics
-        for one in ours
-        for other in theirs
+        for our in ours
+        for their in theirs
     ]
 
 
@@ -61,13 +61,6 @@ def average_gap(columns: Sequence[str], ours: str, theirs: str, metric: str) -> 
 def mean_of(arms: Iterable[str], metric: str) -> list[Contrast]:
     """Return contrasts of each arm's own mean."""
     return [Contrast({arm: 1.0}, metric) for arm in arms]
-
-
-def level(name: str, text: str, source: str, contrasts: Sequence[Contrast], tolerance: float) -> Claim:
-    """Return the claim that differences are smaller than a tolerance."""
-    return Claim(
-        name=name, text=text, source=source, contrasts=contrasts, direction="within", tolerance=tolerance
-    )
 
 
 def stand_ins(*claims: Claim) -> tuple[Claim, ...]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from topk_platform import Claim, LabelNoise, PerClass, Regime, Study, grid
+from topk_platform import Arm, Claim, LabelNoise, PerClass, Regime, Study, grid
 from topk_studies.berrada2018 import map_claims
 from topk_studies.claims import gaps, stand_ins
-from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, TRIALS, K, recipe
-from topk_studies.letters_losses import balanced, others
+from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, TRIALS, K, recipe, searched_on_letters
 
 __all__ = ["letters_map"]
 
@@ -32,16 +31,13 @@ def letters_map() -> Study:
         >>> [arm.regime.name for arm in letters_map().arms[:8:4]]
         ['noise-0-images-5', 'noise-0-images-15']
     """
-    losses = [loss for loss in balanced() + others() if loss.name in _LOSSES]
-    protocol = replace(TOGETHER, searches=_SEARCHES)
-    arms = [
-        arm
-        for noise in _NOISE
-        for images, epochs in _EPOCHS.items()
-        for arm in grid(
-            [_regime(noise, images)], [MLP], losses, k=K, recipe=recipe(epochs), protocol=protocol
-        )
-    ]
+    losses, protocol = searched_on_letters(*_LOSSES), replace(TOGETHER, searches=_SEARCHES)
+    arms: list[Arm] = []
+    for noise in _NOISE:
+        for images, epochs in _EPOCHS.items():
+            conditions = PerClass(images), LabelNoise(noise)
+            regime = Regime(f"noise-{noise:g}-images-{images}", "letters", conditions)
+            arms += grid([regime], [MLP], losses, k=K, recipe=recipe(epochs), protocol=protocol)
     return Study(
         name="letters_map",
         arms=arms,
@@ -52,10 +48,6 @@ def letters_map() -> Study:
         description="letters of free typefaces: noise 0 to 0.8 by 5 to 150 images a class; an MLP; K = 5",
         claims=_claims(),
     )
-
-
-def _regime(noise: float, images: int) -> Regime:
-    return Regime(f"noise-{noise:g}-images-{images}", "letters", (PerClass(images), LabelNoise(noise)))
 
 
 def _claims() -> tuple[Claim, ...]:

@@ -26,8 +26,8 @@ from topk_platform import (
 from topk_studies.berrada2018 import temperature_claims, without_temperature
 from topk_studies.claims import gaps, stand_ins
 from topk_studies.garcin2022 import epsilon_claims, samples_claims
-from topk_studies.letters import MLP, SHOW, TOPK, K, recipe
-from topk_studies.letters_losses import SAMPLES, as_published, balanced, others
+from topk_studies.letters import MLP, SHOW, TOPK, K, recipe, searched_on_letters
+from topk_studies.searched_losses import searched
 
 __all__ = ["letters_questions"]
 
@@ -96,7 +96,7 @@ def _temperatures() -> tuple[Arm, ...]:
 
 def _epsilons() -> tuple[Arm, ...]:
     noised = [
-        Loss("noised_topk_hinge", fixed={"epsilon": scale, "samples": SAMPLES}, label=f"epsilon-{scale:g}")
+        Loss("noised_topk_hinge", fixed={"epsilon": scale, "samples": 10}, label=f"epsilon-{scale:g}")
         for scale in (1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0)
     ]
     return _fixed(_EPSILON, [Loss("calibrated_topk_hinge", label="epsilon-0"), *noised])
@@ -116,23 +116,17 @@ def _fixed(regime: Regime, losses: list[Loss]) -> tuple[Arm, ...]:
 
 
 def _underfitted() -> tuple[Arm, ...]:
-    published = [as_published(loss) for loss in balanced() if loss.name in (_ENTROPY, _SVM)]
     arms = []
-    for loss in published:
-        fast = replace(loss, fixed={**loss.fixed, "learning_rate": 1.0}, label=f"{loss.name}-fast")
-        for how, epochs in (
-            (replace(loss, label=""), 20),
-            (fast, 20),
-            (replace(loss, label=f"{loss.name}-long"), 80),
-        ):
-            arms.append(Arm(_UNDERFIT, _CONVNET, how, k=K, recipe=recipe(epochs)))
+    for name in (_ENTROPY, _SVM):
+        published = searched(name).first
+        for label, rate, epochs in ((name, 0.1, 20), (f"{name}-fast", 1.0, 20), (f"{name}-long", 0.1, 80)):
+            loss = Loss(name, fixed={**published, "learning_rate": rate}, label=label)
+            arms.append(Arm(_UNDERFIT, _CONVNET, loss, k=K, recipe=recipe(epochs)))
     return tuple(arms)
 
 
 def _convolutions() -> tuple[Arm, ...]:
-    losses = [
-        loss for loss in balanced() + others() if loss.name in (_ENTROPY, _SVM, "noised_topk_hinge", _SOFT)
-    ]
+    losses = searched_on_letters(_ENTROPY, _SVM, "noised_topk_hinge", _SOFT)
     protocol = Protocol(searches=_SEARCHES)
     return grid([_CONVOLUTIONS], [_CONVNET], losses, k=K, recipe=recipe(100), protocol=protocol)
 

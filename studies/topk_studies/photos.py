@@ -38,7 +38,7 @@ from topk_platform.specs import Condition, Scalar
 from topk_studies.berrada2018 import fraction_claims, map_claims, noise_claims
 from topk_studies.claims import gaps, stand_ins
 from topk_studies.garcin2022 import tail_claims
-from topk_studies.searched_losses import Firsts, Own, searched
+from topk_studies.searched_losses import SHARED, searched
 
 __all__ = [
     "EPOCHS",
@@ -85,9 +85,8 @@ _RATIOS = {1: EPOCHS, 10: 12, 100: 20}
 SIZES = {5: 100, 20: 60, 100: 24}
 """Epochs by images of each class."""
 _TOPK = (1, 2, 3, 5, 10)
-_AT = Firsts()
-_AT_PIXELS = Firsts(rates=Float(0.003, 30.0, log=True))
-_DRAWN: Own = {"epsilon": (Float(0.003, 10.0, log=True), 0.2), "samples": (Choice((1, 3, 5, 10, 30)), 10)}
+_AT_PIXELS = {**SHARED, "learning_rate": (Float(0.003, 30.0, log=True), 0.1)}
+_DRAWN = {"epsilon": (Float(0.003, 10.0, log=True), 0.2), "samples": (Choice((1, 3, 5, 10, 30)), 10)}
 
 _LOSSES = (
     "cross_entropy",
@@ -324,7 +323,7 @@ def photo_arms(
     regimes: Iterable[tuple[Regime, int]], heads: Sequence[Model], losses: Sequence[str], metric: str = ""
 ) -> tuple[Arm, ...]:
     """Return the arms of some losses and heads in regimes, each regime with its number of epochs."""
-    made = [searched(name, _AT) for name in losses]
+    made = [*map(searched, losses)]
     return tuple(
         arm
         for regime, epochs in regimes

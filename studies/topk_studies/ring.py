@@ -53,46 +53,42 @@ def _modes(distance: int) -> Regime:
 
 
 def _overlap_claims() -> list[Claim]:
-    source = f"{_SOURCE}-A, Fig. 2"
-    places = [f"sigma-{sigma}/linear" for sigma in range(10, 31, 5)]
+    claim = partial(Claim, source=f"{_SOURCE}-A, Fig. 2")
+    columns = [f"sigma-{sigma}/linear" for sigma in range(10, 31, 5)]
     shrinking = [
         early.minus(late)
         for early, late in zip(
-            gaps(places[1:2], _CE, _TOP2, "top2"), gaps(places[4:], _CE, _TOP2, "top2"), strict=True
+            gaps(columns[1:2], _CE, _TOP2, "top2"), gaps(columns[4:], _CE, _TOP2, "top2"), strict=True
         )
     ]
     return [
-        Claim(
+        claim(
             name="cross-entropy-best-or-level",
             text="With any overlap, cross-entropy is best or nearly best of all losses in top-1 and in top-2.",
-            source=source,
-            contrasts=gaps(places, _CE, _TOP2, "top1", "top2"),
+            contrasts=gaps(columns, _CE, _TOP2, "top1", "top2"),
             bound=-_MATTERS,
         ),
-        Claim(
+        claim(
             name="ahead-where-little-overlaps",
             text="Below σ = 20°, where classes hardly overlap, cross-entropy beats the top-2 losses in top-2.",
-            source=source,
-            contrasts=gaps(places[:2], _CE, _TOP2, "top2"),
+            contrasts=gaps(columns[:2], _CE, _TOP2, "top2"),
         ),
-        Claim(
+        claim(
             name="approached-where-much-overlaps",
             text="With more overlap the top-2 losses are less behind cross-entropy in top-2: at 30° less than at 15°.",
-            source=source,
             contrasts=shrinking,
         ),
     ]
 
 
 def _modes_claims() -> list[Claim]:
-    source = f"{_SOURCE}-B, Fig. 3"
-    places = {d: f"distance-{d}/linear" for d in range(30, 91, 15)}
-    far = [places[d] for d in (60, 75, 90)]
+    claim = partial(Claim, source=f"{_SOURCE}-B, Fig. 3")
+    columns = {d: f"distance-{d}/linear" for d in range(30, 91, 15)}
+    far = [columns[d] for d in (60, 75, 90)]
     ahead = [
-        Claim(
+        claim(
             name=f"{loss.removeprefix('topk_')}-beats-cross-entropy",
             text=f"For d ≥ 60° top-2 {loss.removeprefix('topk_')} beats cross-entropy in top-2 accuracy.",
-            source=source,
             contrasts=gaps(far, loss, _CE, "top2"),
             tolerance=0.1,
         )
@@ -100,17 +96,15 @@ def _modes_claims() -> list[Claim]:
     ]
     return [
         *ahead,
-        Claim(
+        claim(
             name="cross-entropy-ahead-where-modes-are-near",
             text="Below d = 45° cross-entropy beats the top-2 losses in top-1 and in top-2 accuracy.",
-            source=source,
-            contrasts=gaps([places[30]], _CE, _TOP2, "top1", "top2"),
+            contrasts=gaps([columns[30]], _CE, _TOP2, "top1", "top2"),
             tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="trade-off",
             text="Above d = 60° the top-2 losses pay with top-1 accuracy: cross-entropy beats them in top-1.",
-            source=source,
             contrasts=gaps(far[1:], _CE, _TOP2, "top1"),
             tolerance=_MATTERS,
         ),
@@ -118,12 +112,11 @@ def _modes_claims() -> list[Claim]:
 
 
 def _capacity_claims() -> list[Claim]:
-    source = f"{_SOURCE}-C, Fig. 4"
+    claim = partial(Claim, source=f"{_SOURCE}-C, Fig. 4")
     small = [
-        Claim(
+        claim(
             name=f"{loss.removeprefix('topk_')}-beats-cross-entropy-with-{units}-units",
             text=f"With {units} hidden units top-2 {loss.removeprefix('topk_')} beats cross-entropy in top-2.",
-            source=source,
             contrasts=gaps([f"distance-90/units-{units}"], loss, _CE, "top2"),
             tolerance=_MATTERS,
         )
@@ -132,10 +125,9 @@ def _capacity_claims() -> list[Claim]:
     ]
     large = [f"distance-90/units-{units}" for units in (8, 16, 32)]
     best = [
-        Claim(
+        claim(
             name=f"cross-entropy-best-in-{metric}-from-8-units",
             text=f"With 8 or more hidden units cross-entropy is the best of all losses in top-{metric[-1]}.",
-            source=source,
             contrasts=gaps(large, _CE, _TOP2, metric),
             tolerance=0.1,
         )
@@ -150,10 +142,9 @@ def _capacity_claims() -> list[Claim]:
     return [
         *small,
         *best,
-        Claim(
+        claim(
             name="capacity-decides",
             text="More units remove the advantage of the top-2 losses in top-2: it is larger with 2 units than with 8.",
-            source=source,
             contrasts=narrowing,
             tolerance=_MATTERS,
         ),

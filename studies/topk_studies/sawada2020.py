@@ -6,6 +6,8 @@ All settings are fixed to the paper's; nothing is searched.
 
 from __future__ import annotations
 
+from functools import partial
+
 from topk_platform import Arm, Claim, Contrast, Model, Regime, Study
 from topk_studies.claims import gaps
 from topk_studies.published import Row, composed, loss_of, rows_of
@@ -52,7 +54,6 @@ def sawada2020_cifar100() -> Study:
 
 
 _CE, _SVM, _GROUPING, _TRANSITION = "cross_entropy", "smooth_topk_svm", "topk_grouping", "topk_transition"
-_SOURCE = "sawada2020, Table I"
 
 
 def _claims() -> tuple[Claim, ...]:
@@ -68,81 +69,67 @@ def _claims() -> tuple[Claim, ...]:
         if (how, loss) != ("mixup", _TRANSITION)
     ]
     figure = "sawada2020, Fig. 6"
+    claim = partial(Claim, source="sawada2020, Table I", tolerance=0.1)
     return (
-        Claim(
+        claim(
             name="cross-entropy-best-in-top1",
             text="Cross-entropy is the best of all losses in top-1.",
-            source=_SOURCE,
             contrasts=[
                 *gaps([*cutout, *mixup], _CE, (_GROUPING, _TRANSITION), "top1"),
                 *gaps(cutout, _CE, _SVM, "top1"),
             ],
             tolerance=0.5,
         ),
-        Claim(
+        claim(
             name="transition-beats-cross-entropy-in-top5",
             text="Top-5 transition beats cross-entropy in top-5, except on DenseNet-121 with Cutout.",
-            source=_SOURCE,
             contrasts=gaps([cutout[0], *mixup], _TRANSITION, _CE, "top5"),
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="smooth-svm-beats-cross-entropy-in-top5",
             text="The smooth top-5 SVM beats cross-entropy in top-5 on ResNet-18 with Cutout.",
-            source=_SOURCE,
             contrasts=gaps(cutout[:1], _SVM, _CE, "top5"),
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="cross-entropy-best-on-densenet-with-cutout",
             text="On DenseNet-121 with Cutout cross-entropy is the best in top-5.",
-            source=_SOURCE,
             contrasts=gaps(cutout[1:], _CE, (_SVM, _GROUPING, _TRANSITION), "top5"),
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="grouping-behind-cross-entropy",
             text="Top-5 grouping is worse than cross-entropy in top-1 and in top-5.",
-            source=_SOURCE,
             contrasts=gaps([*cutout, *mixup], _CE, _GROUPING, "top1", "top5"),
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="transition-with-mixup-best-in-top5",
             text="For each network, top-5 transition with Mixup has the best top-5 accuracy.",
-            source=_SOURCE,
             contrasts=best_with_mixup,
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="turning-points-transition",
             text="On ResNet-18 with Mixup cross-entropy is ahead of transition for k ≤ 2.",
             source=figure,
             contrasts=gaps([resnet], _CE, _TRANSITION, "top1", "top2"),
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="transition-ahead-from-k-3",
             text="On ResNet-18 with Mixup top-5 transition is ahead of cross-entropy for k from 3 to 10.",
             source=figure,
             contrasts=gaps([resnet], _TRANSITION, _CE, *(f"top{k}" for k in range(3, 11))),
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="grouping-ahead-from-k-6",
             text="On ResNet-18 with Mixup top-5 grouping is ahead of cross-entropy for k from 6 to 10.",
             source=figure,
             contrasts=gaps([resnet], _GROUPING, _CE, *(f"top{k}" for k in range(6, 11))),
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="transition-ahead-from-k-9-on-densenet",
             text="On DenseNet-121 with Cutout top-5 transition is ahead of cross-entropy for k = 9 and 10.",
             source="sawada2020, V-B",
             contrasts=gaps(cutout[1:], _TRANSITION, _CE, "top9", "top10"),
-            tolerance=0.1,
         ),
-        Claim(
+        claim(
             name="fewer-candidates",
             text="On ResNet-18 with Mixup top-5 transition needs fewer candidates for 99 % than cross-entropy (by 8).",
             source="sawada2020, V-B",

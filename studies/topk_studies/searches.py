@@ -8,7 +8,7 @@ validation split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from topk_platform import (
@@ -24,6 +24,7 @@ from topk_platform import (
     TrainFraction,
     grid,
 )
+from topk_platform.specs import Scalar
 from topk_studies.berrada2018 import noisy_cifar100
 from topk_studies.recipes import (
     BERRADA2018_IMAGENET,
@@ -33,10 +34,9 @@ from topk_studies.recipes import (
     SAWADA2020_CIFAR100_CUTOUT,
     SAWADA2020_CIFAR100_MIXUP,
 )
-from topk_studies.searched_losses import Firsts, balanced, begun_at, uneven
+from topk_studies.searched_losses import SHARED, Searched, begun_at, searched
 
 __all__ = [
-    "SEARCHES",
     "search_cifar100_augmented",
     "search_cifar100_fraction",
     "search_cifar100_noise",
@@ -48,12 +48,30 @@ __all__ = [
 
 _K = 5
 _TRIALS = 20
+_BALANCED = (
+    "cross_entropy",
+    "smooth_topk_svm",
+    "noised_topk_hinge",
+    "calibrated_topk_hinge",
+    "topk_transition",
+    "topk_grouping",
+)
+_UNEVEN = ("focal", "ldam", "noised_imbalanced_topk_hinge")
 _DENSENET = Model("densenet", {"depth": 40, "growth": 40}, label="densenet40-40")
 _RESNET18 = Model("torchvision", {"architecture": "resnet18"}, label="resnet18")
 _RESNET34 = Model("torchvision", {"architecture": "resnet34"}, label="resnet34")
 _PRETRAINED = Model(
     "torchvision", {"architecture": "resnet50", "weights": "IMAGENET1K_V1"}, label="resnet50-pretrained"
 )
+
+
+def _losses(
+    shared: Searched = SHARED,
+    names: Iterable[str] = _BALANCED,
+    **firsts: Mapping[str, Scalar],
+) -> list[Loss]:
+    """Return the losses of these names; ``firsts`` are the paper's first values where the catalogue has others."""
+    return [begun_at(searched(name, shared), **firsts.get(name, {})) for name in names]
 
 
 def _arms(
@@ -86,7 +104,7 @@ def search_cifar100_noise() -> Study:
     regimes = [noisy_cifar100(level) for level in ("0.0", "0.2", "0.4", "0.6", "0.8", "1.0")]
     return _study(
         "search_cifar100_noise",
-        _arms(regimes, _DENSENET, balanced(Firsts()), GARCIN2022_CIFAR100),
+        _arms(regimes, _DENSENET, _losses(), GARCIN2022_CIFAR100),
         "CIFAR-100, label noise 0 to 1, all searched; DenseNet 40-40; six losses, K = 5",
         seeds=4,
         show=("top1", "top5"),
@@ -106,7 +124,7 @@ def search_cifar100_fraction() -> Study:
     ]
     return _study(
         "search_cifar100_fraction",
-        _arms(regimes, _DENSENET, balanced(Firsts()), GARCIN2022_CIFAR100),
+        _arms(regimes, _DENSENET, _losses(), GARCIN2022_CIFAR100),
         "CIFAR-100, 10 to 100 % of the images, all searched; DenseNet 40-40; six losses, K = 5",
         seeds=4,
         show=("top1", "top5"),
@@ -124,7 +142,7 @@ def search_cifar100_tail() -> Study:
     recipe = replace(GARCIN2022_CIFAR100, keep=("macro_top5",))
     return _study(
         "search_cifar100_tail",
-        _arms(regimes, _DENSENET, [*balanced(Firsts()), *uneven(Firsts())], recipe, "macro_top5"),
+        _arms(regimes, _DENSENET, _losses(names=_BALANCED + _UNEVEN), recipe, "macro_top5"),
         "CIFAR-100, long tails of 10 and 100, all searched; DenseNet 40-40; nine losses, K = 5",
         seeds=4,
         show=("macro_top1", "macro_top5", "few_top5"),
@@ -140,12 +158,13 @@ def search_cifar100_augmented() -> Study:
         >>> len(search_cifar100_augmented().only("cutout/*").arms), len(search_cifar100_augmented().arms)
         (6, 11)
     """
-    at, model = Firsts(decay=5e-4), Model("resnet18_small", label="resnet18")
+    shared = {**SHARED, "weight_decay": (SHARED["weight_decay"][0], 5e-4)}
+    model = Model("resnet18_small", label="resnet18")
     recipes = {"cutout": SAWADA2020_CIFAR100_CUTOUT, "mixup": SAWADA2020_CIFAR100_MIXUP}
     arms = [
         arm
         for name, recipe in recipes.items()
-        for arm in _arms([Regime(name, "cifar100")], model, balanced(at), recipe)
+        for arm in _arms([Regime(name, "cifar100")], model, _losses(shared), recipe)
         if name == "cutout" or arm.loss.name != "smooth_topk_svm"
     ]
     return _study(
@@ -167,12 +186,14 @@ def search_imagenet() -> Study:
         >>> [arm.regime.name for arm in search_imagenet().arms[::6]]
         ['100-percent', '50-percent', '25-percent', '10-percent', '5-percent']
     """
-    at = Firsts(tau=0.1, epsilon=0.5, rates=Float(0.01, 10.0, log=True), decays=Float(1e-6, 1e-3, log=True))
-    own = {
-        "smooth_topk_svm": {"learning_rate": 1.0, "weight_decay": 2.5e-5},
-        "noised_topk_hinge": {"weight_decay": 1.5e-4},
-    }
-    losses = [begun_at(loss, **own.get(loss.name, {})) for loss in balanced(at)]
+    losses = _losses(
+        {
+            "learning_rate": (Float(0.01, 10.0, log=True), 0.1),
+            "weight_decay": (Float(1e-6, 1e-3, log=True), 1e-4),
+        },
+        smooth_topk_svm={"learning_rate": 1.0, "weight_decay": 2.5e-5, "tau": 0.1},
+        noised_topk_hinge={"weight_decay": 1.5e-4, "epsilon": 0.5},
+    )
     parts = {
         "100": (),
         "50": (PerClass(640),),
@@ -197,13 +218,13 @@ def search_imagenet_lt() -> Study:
         >>> [arm.loss.label for arm in search_imagenet_lt().arms][-2:]
         ['ldam', 'noised_imbalanced_topk_hinge']
     """
-    at = Firsts(decay=5e-4, tau=0.1)
+    shared = {**SHARED, "weight_decay": (SHARED["weight_decay"][0], 5e-4)}
     return _study(
         "search_imagenet_lt",
         _arms(
             [Regime("imagenet-lt", "imagenet_lt")],
             _RESNET34,
-            [*balanced(at), *uneven(at)],
+            _losses(shared, _BALANCED + _UNEVEN, smooth_topk_svm={"tau": 0.1}),
             GARCIN2022_IMAGENET_LT,
             "macro_top5",
         ),
@@ -220,20 +241,19 @@ def search_plantnet() -> Study:
         >>> search_plantnet().arms[-1].loss.fixed["scale"], search_plantnet().arms[0].loss.first["learning_rate"]
         (60.0, 0.002)
     """
-    at = Firsts(
-        rate=2e-3,
-        rates=Float(1e-4, 0.1, log=True),
-        tau=0.1,
-        margin=0.2,
-        scale=40.0,
-        noised_scale=60.0,
+    *losses, noised = _losses(
+        {**SHARED, "learning_rate": (Float(1e-4, 0.1, log=True), 2e-3)},
+        _BALANCED + _UNEVEN,
+        smooth_topk_svm={"tau": 0.1},
+        ldam={"max_margin": 0.2, "scale": 40.0},
     )
+    losses.append(replace(noised, fixed={**noised.fixed, "scale": 60.0}))
     return _study(
         "search_plantnet",
         _arms(
             [Regime("plantnet300k", "plantnet300k")],
             _PRETRAINED,
-            [*balanced(at), *uneven(at)],
+            losses,
             GARCIN2022_PLANTNET,
             "macro_top5",
         ),
@@ -241,14 +261,3 @@ def search_plantnet() -> Study:
         seeds=4,
         show=("macro_top1", "macro_top5", "top5"),
     )
-
-
-SEARCHES: dict[str, Callable[[], Study]] = {
-    "search_cifar100_noise": search_cifar100_noise,
-    "search_cifar100_fraction": search_cifar100_fraction,
-    "search_cifar100_tail": search_cifar100_tail,
-    "search_cifar100_augmented": search_cifar100_augmented,
-    "search_imagenet": search_imagenet,
-    "search_imagenet_lt": search_imagenet_lt,
-    "search_plantnet": search_plantnet,
-}

@@ -25,7 +25,7 @@ def test_all_are_read_and_every_claim_has_a_verdict() -> None:
     assert len(shipped()) == 25
     for findings in shipped():
         assert findings.table.cells
-        assert [one.claim for one in findings.decisions()] == list(findings.study.claims)
+        assert [decision.claim for decision in findings.decisions()] == list(findings.study.claims)
 
 
 def test_findings_of_a_study_are_of_its_definition() -> None:
@@ -42,7 +42,7 @@ def test_findings_of_a_study_are_of_its_definition() -> None:
 
 def test_a_loss_that_is_in_no_catalogue_any_more_is_tabled_and_plotted() -> None:
     """By its plain name, in a colour of its own."""
-    (findings,) = (one for one in shipped() if one.study.name == "letters_noise_losses")
+    (findings,) = (result for result in shipped() if result.study.name == "letters_noise_losses")
     assert "mean_absolute_error" not in LOSS_CATALOGUE
     assert "mean_absolute_error" in to_markdown(findings.table)
     assert r"mean\_absolute\_error &" in to_latex(findings.table)
