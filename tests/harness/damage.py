@@ -33,7 +33,7 @@ __all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "ref
 
 # Without which nothing is lost.
 NOTES = ("standing.json", "plan.json", "undone.json", "data.json", "tables/", "lease/", "damaged/")
-_LINE = re.compile(r"topk: store '[^']*': (\S+) is (damaged|missing|damaged or missing); ")
+_LINE = re.compile(r"topk: store '[^']*': (\S+) is (damaged|missing); ")
 
 
 def study() -> Study:

@@ -104,9 +104,8 @@ def read_parsed(store: Store, kind: Kind, row: Row, parse: Callable[[bytes], _T]
 
 def _damaged(store: Store, kind: Kind, row: Row) -> DamagedError:
     name = artifact_name(kind, row["key"])
-    return damaged(
-        store, name, f"`{command_of(store, 'run', *_ASKING.get(kind, ()))}` trains that confirmation again"
-    )
+    again = f"`{command_of(store, 'run', *_ASKING.get(kind, ()))}` trains that confirmation again"
+    return damaged(store, name, remedy=again)
 
 
 def _recorded(store: Store, row: Row) -> dict[str, str]:

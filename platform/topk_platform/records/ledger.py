@@ -27,7 +27,6 @@ from topk_platform.records.storage.checked_json import (
     Mark,
     damaged,
     read_checked,
-    repair_of,
     with_checksum,
 )
 from topk_platform.records.storage.checksums import LOG
@@ -83,7 +82,7 @@ class Ledger:
         """Raise ``StoreError`` if the folder holds another study's records, another schema, or something else."""
         mark = Mark.read(self.store)
         if mark is None and self.is_unmarked:
-            raise damaged(self.store, MARK, f"{repair_of(self.store)} makes it again", "missing")
+            raise damaged(self.store, MARK, "missing")
         if mark is None and (self.store.names() or self.store.folders()):
             raise StoreError(
                 f"store {self.store.uri!r} is not empty and holds no ledger: choose another --store"
@@ -149,12 +148,11 @@ class Ledger:
         Raises:
             StoreError: if their file is damaged or missing.
         """
-        remedy = f"{repair_of(self.store)} makes it again"
         noted = read_checked(
-            self.store, IDENTITIES, remedy, lambda note: {i: Identity(**fields) for i, fields in note.items()}
+            self.store, IDENTITIES, lambda note: {i: Identity(**fields) for i, fields in note.items()}
         )
         if noted is None and (mark := Mark.read(self.store)) and mark.identified:
-            raise damaged(self.store, IDENTITIES, remedy, "missing")
+            raise damaged(self.store, IDENTITIES, "missing")
         return noted or {}
 
     def identify(self, identities: Mapping[str, Identity]) -> None:

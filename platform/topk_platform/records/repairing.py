@@ -21,8 +21,8 @@ from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mark, read_checked
 from topk_platform.records.storage.checksums import newest
 from topk_platform.records.storage.lease import Lease, strays
-from topk_platform.records.storage.opened import Opened, is_part
-from topk_platform.records.storage.sound import sound_rows
+from topk_platform.records.storage.opened import Opened
+from topk_platform.records.storage.sound import read_parquet, sound_rows
 from topk_platform.records.storage.store import MARK, QUARANTINE, Store
 from topk_platform.records.writer import ledger_schema
 from topk_platform.specs import Trial
@@ -36,7 +36,7 @@ _DERIVED = "tables"
 _ROW = ("kind", "key", "epoch")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Repaired:
     """What a repair did.
 
@@ -49,17 +49,17 @@ class Repaired:
         sound: How many trials the new table has; 0 if the table was sound.
     """
 
-    damaged: tuple[str, ...]
-    missing: tuple[str, ...]
-    trials: int
-    made: tuple[str, ...] = ()
+    damaged: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    trials: int = 0
+    made: list[str] = field(default_factory=list)
     kept: str = ""
     sound: int = 0
 
     @property
     def is_nothing(self) -> bool:
         """Whether nothing was damaged."""
-        return self == Repaired((), (), 0)
+        return self == Repaired()
 
 
 def repair(study: str, store: str | Path = "runs") -> Repaired:
@@ -90,15 +90,9 @@ def repair(study: str, store: str | Path = "runs") -> Repaired:
         return _Repair(folder, study).run()
 
 
-@dataclass
 class _Repair:
-    store: Store
-    study: str
-    damaged: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
-    trials: int = 0
-    kept: str = ""
+    def __init__(self, store: Store, study: str) -> None:
+        self.store, self.study, self.done = store, study, Repaired()
 
     def run(self) -> Repaired:
         self._quarantine(*strays(self.store))
@@ -112,28 +106,28 @@ class _Repair:
         rows = ledger.rows("phase = 'confirm'")
         self._quarantine(*(file.name for file in damaged_artifacts(self.store, rows)))
         tables = (f"{_DERIVED}/{name}" for name in self.store.names(_DERIVED, ".parquet"))
-        self._quarantine(*(name for name in tables if not is_part(self.store, name)))
-        return Repaired(
-            tuple(dict.fromkeys(self.damaged)),
-            tuple(dict.fromkeys(self.missing)),
-            self.trials,
-            tuple(self.made),
-            self.kept,
-            len(ledger.keys()) if self.kept else 0,
-        )
+        self._quarantine(*(name for name in tables if not self._is_parquet(name)))
+        self.done.sound = len(ledger.keys()) if self.done.kept else 0
+        return self.done
 
     def _quarantine(self, *names: str) -> None:
         for name in names:
             self.store.quarantine(name)
-            self.damaged.append(name)
+            self.done.damaged.append(name)
+
+    def _is_parquet(self, name: str) -> bool:
+        with suppress(pa.ArrowException, OSError):
+            read_parquet(self.store.read(name))
+            return True
+        return False
 
     def _note_made(self, name: str) -> None:
         """Note a file that is made again because it is damaged or missing; a damaged one is kept."""
         if self.store.exists(name):
             self._quarantine(name)
         else:
-            self.missing.append(name)
-        self.made.append(name)
+            self.done.missing.append(name)
+        self.done.made.append(name)
 
     def _mark(self) -> Mark:
         """Return the study's mark; if it is damaged or missing, make it again."""
@@ -177,7 +171,8 @@ class _Repair:
         for folder in _tables(self.store):
             if folder != mark.table:
                 self._move(folder)
-                self.kept = f"{QUARANTINE}/{folder}" if _number(folder) < _number(mark.table) else self.kept
+                if _number(folder) < _number(mark.table):
+                    self.done.kept = f"{QUARANTINE}/{folder}"
 
     def _move(self, folder: str) -> None:
         for name in self.store.files(folder):
@@ -189,12 +184,12 @@ class _Repair:
         sound = sound_rows(self.store, mark.table, summed=mark.checksums)
         if sound.is_whole:
             return
-        self.damaged += sound.damaged
-        self.missing += sound.missing
-        self.trials += sound.lost
+        self.done.damaged += sound.damaged
+        self.done.missing += sound.missing
+        self.done.trials += sound.lost
         mark.noted(self.store, table=self._written(sound.rows), checksums=True)
         self._move(mark.table)
-        self.kept = f"{QUARANTINE}/{mark.table}"
+        self.done.kept = f"{QUARANTINE}/{mark.table}"
 
     def _written(self, rows: pa.Table) -> str:
         """Write a new table beside the old one, read it back, and return its folder."""
@@ -229,7 +224,7 @@ class _Repair:
             partial(Unfinished.read, self.store),
             partial(read_data, self.store),
         ]
-        readers += [partial(read_checked, self.store, name, "", dict) for name in _NOTES]
+        readers += [partial(read_checked, self.store, name, dict) for name in _NOTES]
         for read in readers:
             try:
                 read()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from topk_platform.records.storage.checked_json import read_checked, repair_of, with_checksum
+from topk_platform.records.storage.checked_json import read_checked, with_checksum
 from topk_platform.records.storage.store import Store
 
 __all__ = ["DATA", "DataNote", "OpenTrial", "Samples", "Unfinished", "note_data", "read_data"]
@@ -61,8 +61,7 @@ class Unfinished:
         Raises:
             StoreError: if it cannot be read.
         """
-        remedy = f"{repair_of(store)} sets it aside, and the next run makes it again"
-        return read_checked(store, _LEFT, remedy, cls._of) or cls()
+        return read_checked(store, _LEFT, cls._of) or cls()
 
     @classmethod
     def _of(cls, note: Mapping[str, Any]) -> Unfinished:
@@ -171,8 +170,7 @@ def read_data(store: Store) -> dict[str, DataNote]:
         DamagedError: if the file is damaged.
         StoreError: if it cannot be read.
     """
-    remedy = f"{repair_of(store)} sets it aside, and the next run makes it again"
-    return read_checked(store, DATA, remedy, lambda content: {n: _note(f) for n, f in content.items()}) or {}
+    return read_checked(store, DATA, lambda content: {n: _note(f) for n, f in content.items()}) or {}
 
 
 def _note(fields: Mapping[str, Any]) -> DataNote:

@@ -77,7 +77,7 @@ def test_a_study_without_its_mark_is_no_folder_of_something_else(store: Path) ->
     (store / "mlflow-artifacts").mkdir()
     (store / "mlflow-artifacts" / "file").touch()
     (line,) = topk("status", "--store", str(store)).err.splitlines()
-    assert f"/a': ledger.json is missing; `topk repair a --store {store}` makes it again" in line
+    assert f"/a': ledger.json is missing; `topk repair a --store {store}` keeps what is sound" in line
 
 
 def test_a_trial_is_found_beside_a_damaged_study(store: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_repair_sets_damaged_files_aside(store: Store) -> None:
     named = {artifact_name("ranks", first["key"]), artifact_name("network", second["key"])}
     assert set(repair("s", Path(store.root).parent).damaged) == named
     assert {file.name for file in missing_artifacts(store, rows_of(store))} == named
-    assert repair("s", Path(store.root).parent).damaged == ()
+    assert repair("s", Path(store.root).parent).damaged == []
 
 
 def test_what_is_no_json_in_the_column_is_one_line(store: Store) -> None:

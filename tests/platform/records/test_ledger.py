@@ -298,30 +298,6 @@ def test_forgotten_trials_take_their_epochs_with_them(tmp_path: Path, study: Stu
     assert len(ledger.read("epochs")) == 4
 
 
-PART = "ledger/kind=trials/part-0-c000.snappy.parquet"
-
-
-@pytest.mark.parametrize(
-    ("use", "said", "damaged"),
-    [
-        ("read", f"Unable to open file /runs/s/{PART}: No such file or directory (os error 2)", True),
-        ("read", f"Parquet error: {PART}: corrupt footer", True),
-        ("read", f"Object at location {PART} not found: Error performing GET {PART} - 404 Not Found", True),
-        ("read", f"Unable to open file /runs/s/{PART}: Permission denied (os error 13)", False),
-        ("read", f"Generic S3 error: Error performing GET http://h/{PART} after 4 retries", False),
-        ("written", f"Unable to open file /runs/s/{PART}#1: Read-only file system (os error 30)", False),
-    ],
-)
-def test_a_part_that_cannot_be_reached_or_written_is_not_taken_for_damaged(
-    use: str, said: str, damaged: bool, tmp_path: Path
-) -> None:
-    """Else `topk repair` would be advised, which mends nothing there."""
-    with pytest.raises(StoreError) as error, delta.one_line_errors(Store.open(tmp_path), use):
-        raise OSError(said)
-    assert ("`topk repair " in str(error.value)) == damaged
-    assert damaged or str(error.value).endswith(f"cannot be {use}: {said}")
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -82,7 +82,7 @@ def check_usable(ledger: Ledger, study: Study) -> None:
         writer.put(record(study, 9, seed=1))
     assert numbers(ledger) == sorted([*before, 9, 9])
     assert set(ledger.read("epochs")["key"].to_pylist()) == set(ledger.keys())
-    assert repair("s", ledger.store.local.parent) == Repaired((), (), 0)  # type: ignore[union-attr]
+    assert repair("s", ledger.store.local.parent) == Repaired()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", ["trials", "epochs"])
@@ -92,10 +92,10 @@ def test_a_trial_with_a_damaged_part_runs_again(
 ) -> None:
     part = newest(tmp_path, f"kind={kind}/*.parquet")
     damage(part, how)
-    with pytest.raises(StoreError, match=rf"{part.name} is damaged or missing; `topk repair s[^`]*`"):
+    with pytest.raises(StoreError, match=rf"{part.name} is (damaged|missing); `topk repair s[^`]*`"):
         ledger.read(kind)  # type: ignore[arg-type]
     name = f"ledger/kind={kind}/{part.name}"
-    files = ((), (name,)) if how == "missing" else ((name,), ())
+    files = ([], [name]) if how == "missing" else ([name], [])
     assert repair("s", tmp_path) == Repaired(
         *files, trials=int(kind == "epochs"), kept="damaged/ledger", sound=2
     )
@@ -146,7 +146,7 @@ def test_a_table_of_which_neither_log_nor_checksums_can_be_read_is_set_aside(
     (sums,), log = tmp_path.glob("s/ledger/_checksums/*.json"), log_files(tmp_path)[-2]
     for file in (sums, log):
         damage(file, how)
-    with pytest.raises(StoreError, match=r"is (damaged|missing); `topk repair s[^`]*` makes"):
+    with pytest.raises(StoreError, match=r"is (damaged|missing); `topk repair s[^`]*` keeps"):
         ledger.rows()
     result = repair("s", tmp_path)
     named = {name.removeprefix("ledger/") for name in (*result.damaged, *result.missing)}
@@ -169,7 +169,7 @@ def test_what_a_study_has_besides_its_table_is_named_and_made_anew(
     if how == "a bit" and len(file.read_bytes()) <= 200:
         pytest.skip("shorter than that")
     damage(file, how)
-    with pytest.raises(StoreError, match=rf"{name}\S* is (damaged|missing); `topk repair s[^`]*` makes"):
+    with pytest.raises(StoreError, match=rf"{name}\S* is (damaged|missing); `topk repair s[^`]*` keeps"):
         _ = Ledger.open(Store.open(tmp_path), "s").identities(), ledger.rows()
     assert not repair("s", tmp_path).is_nothing
     assert ledger.rows() == before
@@ -201,7 +201,7 @@ def test_a_commit_that_was_killed_before_its_checksums_counts(
         write()
     monkeypatch.undo()
     assert numbers(ledger) == [0, 1, 2, 3]
-    assert repair("s", tmp_path) == Repaired((), (), 0)
+    assert repair("s", tmp_path) == Repaired()
     check_usable(ledger, study)
 
 
@@ -228,7 +228,7 @@ def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
         writer.remove([record(study, 2).trial.key])
         sums = Opened.of(ledger.store).sums
     assert sums is not None
-    assert repair("s", tmp_path) == Repaired((), (), 0)
+    assert repair("s", tmp_path) == Repaired()
     noticed = 0
     for name in sums.log:
         path, before = tmp_path / "s" / "ledger" / name, ledger.rows()
@@ -278,7 +278,7 @@ def test_a_repair_that_is_killed_at_any_step_loses_nothing(
         repair("s", tmp_path)
         assert numbers(ledger) == [0, 1], f"after step {steps}"
         assert ledger.identities().keys() == {study.arm_id(study.arms[0])}
-        assert repair("s", tmp_path) == Repaired((), (), 0)
+        assert repair("s", tmp_path) == Repaired()
         assert not (tmp_path / "s" / "ledger").exists()
         shutil.rmtree(whole[0])
         shutil.copytree(*reversed(whole))
@@ -318,13 +318,13 @@ def test_files_of_something_else_stop_nothing_and_are_set_aside(
     assert numbers(ledger) == [0, 1, 2]
     with ledger.writing(study) as writer:
         writer.put(record(study, 3))
-    assert repair("s", tmp_path).damaged == strays
+    assert repair("s", tmp_path).damaged == [*strays]
     check_usable(ledger, study)
 
 
 def test_what_is_sound_is_left_alone(tmp_path: Path, ledger: Ledger) -> None:
     before = ledger.rows()
-    assert repair("s", tmp_path) == Repaired((), (), 0)
+    assert repair("s", tmp_path) == Repaired()
     assert ledger.rows() == before
     with pytest.raises(StoreError, match="holds nothing of study 't'"):
         repair("t", tmp_path)
@@ -339,7 +339,7 @@ def test_a_mark_from_before_a_repair_leads_to_the_new_table(tmp_path: Path, ledg
     mark.write_bytes(old)
     with pytest.raises(StoreError, match=r"ledger/_delta_log is missing; `topk repair s[^`]*`"):
         ledger.rows()
-    assert repair("s", tmp_path).made == ("ledger.json",)
+    assert repair("s", tmp_path).made == ["ledger.json"]
     assert numbers(ledger) == [0, 1]
 
 
@@ -358,4 +358,4 @@ def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study) -
     assert sorted(result.damaged) == sorted([f"{opened.folder}/{part}", log])
     assert len(ledger.keys()) == 1
     assert ledger.store.exists(f"damaged/{log}")
-    assert repair("s", bucket) == Repaired((), (), 0)
+    assert repair("s", bucket) == Repaired()

@@ -24,7 +24,6 @@ __all__ = [
     "command_of",
     "damaged",
     "read_checked",
-    "repair_of",
     "with_checksum",
     "without_checksum",
 ]
@@ -83,17 +82,16 @@ def _sum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def read_checked(store: Store, name: str, remedy: str, parse: Callable[[dict[str, Any]], _T]) -> _T | None:
+def read_checked(store: Store, name: str, parse: Callable[[dict[str, Any]], _T]) -> _T | None:
     """Return the parsed content of a JSON file in a store; None if the file does not exist.
 
     Args:
         store: The study's folder.
         name: The file's name in it.
-        remedy: What to do about a damaged file, for the message.
         parse: Returns the result of the content. Its errors mean that the file is damaged.
 
     Raises:
-        DamagedError: if it is damaged; the message has its name and the remedy.
+        DamagedError: if it is damaged; the message has its name and a remedy.
         StoreError: if it cannot be read.
     """
     try:
@@ -103,19 +101,20 @@ def read_checked(store: Store, name: str, remedy: str, parse: Callable[[dict[str
     except StoreError:  # it is a ValueError too, but does not mean that the content is damaged
         raise
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise damaged(store, name, remedy) from error
+        raise damaged(store, name) from error
 
 
-def damaged(store: Store, name: str, remedy: str, how: str = "damaged") -> DamagedError:
-    """Return the error for a damaged file.
+def damaged(store: Store, name: str, how: str = "damaged", remedy: str = "") -> DamagedError:
+    """Return the error for a damaged or missing file, to be raised by the caller.
 
     Args:
         store: The study's folder.
         name: The file's name in it.
-        remedy: What to do about it.
         how: What is wrong with it.
+        remedy: What to do about it; by default a repair.
     """
-    return DamagedError(f"store {store.uri!r}: {name} is {how}; {remedy}", name)
+    usual = f"`{command_of(store, 'repair')}` keeps what is sound, and the next run makes the rest again"
+    return DamagedError(f"store {store.uri!r}: {name} is {how}; {remedy or usual}", name)
 
 
 SCHEMA_VERSION = 2
@@ -154,8 +153,7 @@ class Mark:
         Raises:
             StoreError: if it is damaged, or cannot be read.
         """
-        remedy = f"{repair_of(store)} makes it again"
-        return read_checked(store, MARK, remedy, lambda content: cls(**_fields(content)))
+        return read_checked(store, MARK, lambda content: cls(**_fields(content)))
 
     def write(self, store: Store) -> None:
         """Write the mark into a study's folder."""
@@ -184,11 +182,6 @@ def command_of(store: Store, name: str, *arguments: str, reference: str = "") ->
     where = [] if whole == _DEFAULT else ["--store", shlex.quote(whole)]
     smoke = [] if own == study else ["--smoke"]
     return " ".join(["topk", name, reference or own, *arguments, *where, *smoke])
-
-
-def repair_of(store: Store) -> str:
-    """Return the command that repairs the study in a folder, for messages."""
-    return f"`{command_of(store, 'repair')}`"
 
 
 def _fields(content: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The checksums of a study's table: for each part, for each log file, and for the content that the log describes.
+"""The checksums of a study's table: of each part, and of each log file.
 
 ``<table>/_checksums/VERSION.json`` is written after each commit, and the file before it is deleted. If a process is
 killed in between, the checksums are older than the log by one operation, and never newer. So a log that ends before its
@@ -7,14 +7,12 @@ checksums has lost commits.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,7 +24,6 @@ from topk_platform.records.storage.checked_json import (
     Mark,
     damaged,
     read_checked,
-    repair_of,
     with_checksum,
 )
 from topk_platform.records.storage.store import Store
@@ -38,15 +35,10 @@ __all__ = [
     "Checksums",
     "damaged_logs",
     "digest_files",
-    "follows",
     "live_parts",
     "log_name",
-    "missing",
     "newest",
-    "remedy",
-    "unsound",
     "version_of",
-    "view_of",
 ]
 
 LOG = "_delta_log"
@@ -67,27 +59,24 @@ class Checksums:
     Args:
         version: The version.
         identity: The ledger's identity, as in its mark.
-        view: The SHA-256 of what the log describes: columns, settings, and the parts with their statistics.
-        parts: The size and the SHA-256 of each part, by its path in the table's folder.
+        parts: The SHA-256 of each part, by its path in the table's folder.
         log: The SHA-256 of each log file that this version is read from, by name.
     """
 
     version: int
     identity: str
-    view: str
-    parts: Mapping[str, tuple[int, str]]
+    parts: Mapping[str, str]
     log: Mapping[str, str]
 
     @classmethod
     def of(cls, store: Store, folder: str, table: DeltaTable, before: Checksums | None) -> Checksums:
         """Return the checksums of a table. Only files that were written since ``before`` are read."""
-        files, actions = store.at(folder), _actions(table)
-        live = _sizes(actions)
-        known, mark = (before.parts if before else {}), Mark.read(store)
-        sums = digest_files(files, sorted(live.keys() - known.keys()))
-        parts = {path: known.get(path) or (size, sums[path]) for path, size in live.items()}
-        identity, version = (mark.identity if mark else ""), table.version()
-        return cls(version, identity, _view(table, actions), parts, _log_sums(files, version, before))
+        files, live, mark = store.at(folder), live_parts(table), Mark.read(store)
+        known = before.parts if before else {}
+        sums = {**known, **digest_files(files, sorted(live - known.keys()))}
+        parts = {path: sums[path] for path in sorted(live)}
+        version = table.version()
+        return cls(version, mark.identity if mark else "", parts, _log_sums(files, version, before))
 
     def write(self, store: Store, folder: str, before: Checksums | None = None) -> None:
         """Write these checksums beside a table, and delete earlier ones.
@@ -110,12 +99,12 @@ def newest(store: Store, folder: str) -> Checksums | None:
         StoreError: if they are damaged, or cannot be read.
     """
     while names := _names(store, folder):
-        name, remedy = f"{folder}/{_FOLDER}/{names[-1]}", f"{repair_of(store)} makes it again"
-        sums = read_checked(store, name, remedy, _read)
+        name = f"{folder}/{_FOLDER}/{names[-1]}"
+        sums = read_checked(store, name, _read)
         if sums is None:  # replaced by newer ones meanwhile
             continue
         if f"{sums.version:020d}.json" != names[-1]:
-            raise damaged(store, name, remedy)
+            raise damaged(store, name)
         return sums
     return None
 
@@ -125,41 +114,15 @@ def _names(store: Store, folder: str) -> list[str]:
 
 
 def _read(content: dict[str, Any]) -> Checksums:
-    parts = {str(path): (int(size), str(digest)) for path, (size, digest) in content["parts"].items()}
-    version, identity = int(content["version"]), str(content["identity"])
-    return Checksums(version, identity, str(content["view"]), parts, dict(content["log"]))
+    # The checksums of earlier programs have a size beside each part's digest.
+    parts = {path: each if isinstance(each, str) else each[1] for path, each in content["parts"].items()}
+    return Checksums(int(content["version"]), str(content["identity"]), parts, dict(content["log"]))
 
 
-def live_parts(table: DeltaTable) -> dict[str, int]:
-    """Return the size in bytes of each part of a table, by its path in the table's folder."""
-    return _sizes(_actions(table))
-
-
-def _actions(table: DeltaTable) -> pa.Table:
-    # Not by pa.table, which imports pandas.
-    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-
-
-def _sizes(actions: pa.Table) -> dict[str, int]:
-    paths, sizes = (actions[name].to_pylist() for name in ("path", "size_bytes"))
-    return {unquote(path): size for path, size in zip(paths, sizes, strict=True)}
-
-
-def view_of(table: DeltaTable) -> str:
-    """Return the SHA-256 of what a table's log describes. It does not depend on how the log is split into files."""
-    return _view(table, _actions(table))
-
-
-def _view(table: DeltaTable, actions: pa.Table) -> str:
-    actions, metadata = actions.sort_by("path"), table.metadata()
-    digest = hashlib.sha256(repr((metadata.id, metadata.partition_columns)).encode())
-    digest.update(repr(sorted(metadata.configuration.items())).encode())
-    digest.update(json.dumps(json.loads(table.schema().to_json()), sort_keys=True).encode())
-    for name in sorted(actions.column_names):
-        column = actions[name]
-        column = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-        digest.update(repr((name, column.to_pylist())).encode())
-    return digest.hexdigest()
+def live_parts(table: DeltaTable) -> set[str]:
+    """Return the paths of a table's parts in its folder."""
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions())  # pa.table would import pandas
+    return {unquote(path) for path in actions.read_all()["path"].to_pylist()}
 
 
 def digest_files(store: Store, names: Iterable[str]) -> dict[str, str]:
@@ -210,66 +173,41 @@ AFTER = "topk.after"
 """The key in a commit's metadata for the version of the checksums that were the newest at that time."""
 
 
-def unsound(store: Store, name: str) -> DamagedError:
-    """Return the error for a damaged or missing part of a table. After a repair, its trials run again."""
-    again = f"{repair_of(store)} sets it aside, so that its trials run again"
-    return damaged(store, name, again, "damaged or missing")
-
-
-def missing(store: Store, name: str) -> DamagedError:
-    """Return the error for a missing file of a table."""
-    return damaged(store, name, remedy(store), "missing")
-
-
-def remedy(store: Store) -> str:
-    """Return the remedy for a damaged log, for messages."""
-    return f"{repair_of(store)} makes a sound table of what can be read"
-
-
 def damaged_logs(store: Store, folder: str, sums: Checksums | None) -> Iterator[DamagedError]:
-    """Yield an error for each damaged or missing file of a log.
+    """Yield an error for each file of a log that is damaged, missing or foreign.
+
+    Files that the checksums do not know are later commits, each made after the version of the checksums: a killed
+    process leaves one. Without checksums, every commit that can be read counts as sound.
 
     Args:
         store: The study's folder.
         folder: The table's folder in it.
-        sums: The table's checksums, if it has any; without them, every file that can be read counts as sound.
+        sums: The table's checksums, if it has any.
     """
-    names = [f"{LOG}/{name}" for name in store.names(f"{folder}/{LOG}", ".json")]
+    files, version = store.at(folder), sums.version if sums else -1
+    present = {f"{LOG}/{name}" for name in files.names(LOG)}
     known = sums.log if sums else {}
-    for name in sorted({*names, *known}):
-        if name not in names and name.endswith(".json"):
-            yield missing(store, f"{folder}/{name}")
-        elif not _is_sound(store, f"{folder}/{name}", known.get(name)):
-            yield damaged(store, f"{folder}/{name}", remedy(store))
-    versions = sorted(version for name in names if (version := version_of(name)) >= 0)
-    low, high = next((pair for pair in pairwise(versions) if pair[1] != pair[0] + 1), (0, 0))
-    if sums and low >= sums.version and high:  # a foreign file: a killed process leaves at most one commit
-        yield damaged(store, f"{folder}/{log_name(high)}", remedy(store))
-    elif high:
-        yield missing(store, f"{folder}/{log_name(low + 1)}")
+    digests = digest_files(files, sorted(known.keys() & present))
+    for name in sorted(known):
+        if digests.get(name) != known[name]:
+            yield damaged(store, f"{folder}/{name}", "damaged" if name in present else "missing")
+    for name in sorted(name for name in present if name.endswith(".json") and version_of(name) > version):
+        version += 1
+        if name != log_name(version) and sums is None:
+            yield damaged(store, f"{folder}/{log_name(version)}", "missing")
+        elif name != log_name(version) or not _is_commit(files.read(name), sums):
+            yield damaged(store, f"{folder}/{name}")
+        version = version_of(name)
 
 
-def _is_sound(store: Store, name: str, digest: str | None) -> bool:
-    try:
-        return bool(_log_lines(store.read(name))) if digest is None else store.digest(name) == digest
-    except FileNotFoundError:
-        return False
-
-
-def _log_lines(content: bytes) -> list[dict[str, Any]]:
-    """Return the actions of a log file; none if it is damaged, because every commit has actions."""
-    try:
-        actions = [json.loads(line) for line in content.splitlines()]
-    except (ValueError, RecursionError):
-        return []
-    return actions if all(isinstance(action, dict) for action in actions) else []
-
-
-def follows(content: bytes, version: int) -> bool:
-    """Return whether a commit was made after a version.
+def _is_commit(content: bytes, sums: Checksums | None) -> bool:
+    """Return whether a log file can be read and, if there are checksums, was written after their version.
 
     The answer is False for a foreign file, and for a copy of another commit under this number.
     """
-    infos = [action["commitInfo"] for action in _log_lines(content) if "commitInfo" in action]
-    after = infos[0].get(AFTER) if infos and isinstance(infos[0], dict) else None
-    return isinstance(after, str) and after.isdecimal() and int(after) >= version
+    try:
+        actions = [json.loads(line) for line in content.splitlines()]
+        infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+        return bool(actions) if sums is None else int(infos[0][AFTER]) >= sums.version
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return False

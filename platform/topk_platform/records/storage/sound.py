@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,8 +17,9 @@ from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.checksums import LOG, Checksums, damaged_logs, newest
 from topk_platform.records.storage.opened import Opened, plain
 from topk_platform.records.storage.store import Store
+from topk_platform.specs import Trial
 
-__all__ = ["Sound", "sound_rows"]
+__all__ = ["Sound", "read_parquet", "sound_rows"]
 
 
 @dataclass
@@ -63,8 +63,11 @@ def sound_rows(store: Store, folder: str, *, summed: bool) -> Sound:
     tables = list(_read(store, folder, parts, sound))
     if tables:
         rows = pa.concat_tables(tables, promote_options="permissive")
+        trials = set(rows.filter(pc.equal(rows["kind"], "trials"))["key"].to_pylist())
         cut = any("kind=epochs" in name for name in (*sound.damaged, *sound.missing))
-        sound.rows, sound.lost = _complete(rows, cut)
+        torn = _torn(rows) if cut else set[str]()
+        sound.rows = rows.filter(pc.is_in(rows["key"], pa.array(sorted(trials - torn), pa.string())))
+        sound.lost = len(torn)
     return sound
 
 
@@ -79,21 +82,19 @@ def _sums(store: Store, folder: str, sound: Sound, summed: bool) -> Checksums | 
     return sums
 
 
-def _parts(store: Store, folder: str, sums: Checksums | None, sound: Sound) -> dict[str, str]:
+def _parts(store: Store, folder: str, sums: Checksums | None, sound: Sound) -> Mapping[str, str]:
     """Return the SHA-256 of each part by its path: the parts that the log names or, if it is damaged, the checksums.
 
     A SHA-256 is empty if no checksum says it.
     """
-    known = {path: digest for path, (_, digest) in sums.parts.items()} if sums else {}
-    errors = list(damaged_logs(store, folder, sums))
-    if not errors:
+    known = sums.parts if sums else {}
+    names = [error.name for error in damaged_logs(store, folder, sums)]
+    if not names:
         try:
             return {path: known.get(path, "") for path in Opened.checked(store, folder, sums).parts}
-        except DamagedError as error:  # although each file of the log can be read
-            errors = [error]
-        except StoreError as error:
-            errors = [DamagedError(str(error), f"{folder}/{LOG}")]
-    for name in (error.name for error in errors):
+        except StoreError:  # although each file of the log can be read
+            names = [f"{folder}/{LOG}"]
+    for name in names:
         (sound.damaged if store.exists(name) else sound.missing).append(name)
     return known
 
@@ -119,42 +120,31 @@ def _part(content: bytes, path: str, digest: str) -> pa.Table:
     """
     if digest and sha256(content).hexdigest() != digest:
         raise ValueError("the content does not have its checksum")
-    rows = pq.ParquetFile(io.BytesIO(content)).read()
+    rows = read_parquet(content)
     kind = posixpath.dirname(path).removeprefix("kind=")
     rows = rows.cast(plain(rows.schema))
     return rows.add_column(0, "kind", pa.array([kind] * len(rows), pa.string()))
 
 
-def _complete(rows: pa.Table, cut: bool) -> tuple[pa.Table, int]:
-    """Return the rows of trials that have all their epochs, and the number of other trials.
+def read_parquet(content: bytes) -> pa.Table:
+    """Return the rows of a Parquet file, which is read from beginning to end.
 
-    Args:
-        rows: The rows.
-        cut: Whether a part with epochs was lost. It may have held the first epochs of a trial whose last epoch is
-            still there.
+    Raises:
+        ArrowException, OSError: if it is damaged.
     """
-    trials = rows.filter(pc.equal(rows["kind"], "trials"))
+    return pq.ParquetFile(io.BytesIO(content)).read()
+
+
+def _torn(rows: pa.Table) -> set[str]:
+    """Return the keys of trials of which a validated epoch is missing."""
     epochs = rows.filter(pc.equal(rows["kind"], "epochs"))
-    last, arms = _by_key(trials, "epochs"), _by_key(trials, "arm_id")
     kept = set(zip(epochs["key"].to_pylist(), epochs["epoch"].to_pylist(), strict=True))
-    torn = {key for key, epoch in last.items() if epoch and (key, epoch) not in kept}
-    if cut:
-        torn |= _without_first(kept, arms)
-    sound = pa.array(sorted(last.keys() - torn), pa.string())
-    return rows.filter(pc.is_in(rows["key"], sound)), len(torn)
-
-
-def _by_key(rows: pa.Table, name: str) -> dict[str, Any]:
-    return dict(zip(rows["key"].to_pylist(), rows[name].to_pylist(), strict=True))
-
-
-def _without_first(epochs: Iterable[tuple[str, int]], arms: Mapping[str, str]) -> set[str]:
-    """Return the trials whose first epoch comes after the first one of another trial of their arm."""
-    first: dict[str, int] = {}
-    for key, epoch in epochs:
-        first[key] = min(epoch, first.get(key, epoch))
-    least: dict[str, int] = {}
-    for key, epoch in first.items():
-        arm = arms.get(key, "")
-        least[arm] = min(epoch, least.get(arm, epoch))
-    return {key for key, epoch in first.items() if key in arms and epoch > least[arms[key]]}
+    torn = set()
+    for trial in (
+        rows.filter(pc.equal(rows["kind"], "trials")).select(["key", "epochs", "config"]).to_pylist()
+    ):
+        recipe = Trial.from_json(trial["config"]).arm.recipe
+        validated = filter(recipe.evaluates, range(1, trial["epochs"] + 1))
+        if any((trial["key"], epoch) not in kept for epoch in validated):
+            torn.add(trial["key"])
+    return torn

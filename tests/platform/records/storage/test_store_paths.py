@@ -36,7 +36,7 @@ def check_used(folder: Path) -> None:
     assert sorted(row["number"] for row in ledger.rows()) == [0, 0, 1, 1]
     part = next(path for path in Opened.of(ledger.store).parts if "kind=trials" in path)
     (folder / "runs" / "s" / "ledger" / part).write_bytes(b"")
-    assert repair("s", folder / "runs").damaged == (f"ledger/{part}",)
+    assert repair("s", folder / "runs").damaged == [f"ledger/{part}"]
     with ledger.writing(study) as writer:
         writer.put(record(study, 2))
     assert [row["number"] for row in ledger.rows()] == [2]
