@@ -18,7 +18,6 @@ from topk_platform.cli.new.data_code import what_can_be_seen
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
-from topk_platform.records.storage.lease import unless_ended
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.cluster.machine import fitting
 from topk_platform.running.cluster.node_facts import DRIVER, Finding, grouped
@@ -166,8 +165,6 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
         "study": plan.study.name,
         **{name: getattr(plan, name) for name in totals},
         "cost": None if price is None else plan.cost(price),
-        "running": plan.running,
-        "seen": plan.seen,
         "outdated": plan.outdated,
         "samples": plan.samples,
         "notes": plan.notes,
@@ -204,7 +201,6 @@ def _print_plan(
         *_samples(plan, run),
         *(f"Note: {note}" for note in plan.notes),
         f"{plural(plan.left, 'trial')} left{along if plan.along else ''}{seconds}",
-        *plan.crowded,
         *(f"Trained again: {reason}" for reason in plan.outdated),
     ]
     if plan.left:
@@ -250,12 +246,7 @@ def _confirmed(arm: ArmProgress) -> int:
 
 
 def _expected(plan: Plan) -> str:
-    """Return the line about the remaining time, as a run that is under way expects it, or else this plan."""
-    if plan.running is not None:
-        unless = "" if plan.seen is None else unless_ended(plan.seen)
-        if not plan.running:  # none of its trials has ended
-            return f"A run of this study is under way{unless}; how long it takes is not known yet"
-        return f"A run of this study is under way and expects about {duration(plan.running)} more{unless}"
+    """Return the line about the remaining time."""
     return (
         f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "
         "besides the start of Ray and its workers, tens of seconds on an idle machine"

@@ -42,7 +42,7 @@ __all__ = ["status"]
 
 _WATCH_SECONDS = 3.0
 _TRIALS = 6  # running trials that are shown
-_AROUND = 6 + _TRIALS  # lines of a watched study besides its rows: headlines, events and notes
+_AROUND = 7 + _TRIALS  # lines of a watched study besides its rows: headlines, events and notes
 
 
 def status(
@@ -75,7 +75,7 @@ def status(
         return
     recorded, problems = _read(store, study, curves=not json, reference=reference)
     console = make_console()
-    shown = [(_data if json else partial(_shown, console))(read) for read in recorded]
+    shown = [(_data if json else _shown)(read) for read in recorded]
     if json:
         print_json(shown)
     else:
@@ -133,10 +133,10 @@ def _read(
     return studies, problems
 
 
-def _shown(console: Console, study: _Study) -> list[RenderableType]:
+def _shown(study: _Study) -> list[RenderableType]:
     """Return the parts that are printed about a study; texts are printed unchanged."""
     early = _early_table(study.recorded.histories.values())
-    return [_rendered(console, study), *([] if early is None else [early]), *study.notes]
+    return [_rendered(study), *([] if early is None else [early]), *study.notes]
 
 
 def _early_table(histories: Iterable[ArmHistory]) -> Table | None:
@@ -170,14 +170,14 @@ def _row(history: ArmHistory) -> tuple[str, str, str] | None:
     return history.arm.name, str(sum(trial.status == "completed" for trial in ended)), ", ".join(texts)
 
 
-def _rendered(console: Console, study: _Study, most: int | None = None) -> RenderableType:
+def _rendered(study: _Study, most: int | None = None) -> RenderableType:
     """Return a study's headline, one row per arm and, while it runs, the last events."""
     state = study.state
     lines = [Text(_title(study.recorded))]
     if state.left:
         lines.append(Text(headline(state)))
     events = [Text(event, no_wrap=True, overflow="ellipsis", style="dim") for event in state.events[-4:]]
-    arms = [arms_text(state, console.width, most)] if state.arms else []
+    arms = [arms_text(state, most)] if state.arms else []
     trials = [trials_text(state, _TRIALS)] if state.training else []
     return Group(*lines, *arms, *trials, *events)
 
@@ -205,13 +205,13 @@ def _seen(console: Console, store: str, study: str | None, reference: str) -> It
         if not studies and not problems:
             raise UserError(_none(store, study))
         most = max(2, console.height // max(1, len(studies)) - _AROUND - 2)
-        shown = (_watched(console, most, read) for read in studies)
+        shown = (_watched(most, read) for read in studies)
         yield Group(*chain(*shown), *(Text(f"topk: {problem}") for problem in problems))
 
 
-def _watched(console: Console, most: int, study: _Study) -> list[RenderableType]:
+def _watched(most: int, study: _Study) -> list[RenderableType]:
     notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in study.notes[:2]]
-    return [_rendered(console, study, most), *notes, Text()]
+    return [_rendered(study, most), *notes, Text()]
 
 
 def _data(study: _Study) -> dict[str, Any]:

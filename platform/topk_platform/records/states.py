@@ -22,7 +22,6 @@ __all__ = [
     "ArmState",
     "StudyState",
     "TrialState",
-    "live_state",
     "note_state",
     "read_state",
 ]
@@ -176,15 +175,6 @@ def _noted(store: Store) -> StudyState | None:
         state = decode(without_checksum(store.read(_FILE)), (StudyState, ArmState, Tally, TrialState))
         return state if isinstance(state, StudyState) else None
     return None
-
-
-def live_state(store: Store) -> StudyState | None:
-    """Return the latest note of a running study's driver; None if nobody drives the study or nothing is noted.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
-    return _noted(store) if is_driven(store) else None
 
 
 def read_state(recorded: Recorded) -> StudyState:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from topk_platform.identity import CHOOSER, Identity
@@ -12,13 +13,17 @@ from topk_platform.protocol import StudyProgress
 from topk_platform.records.files import KINDS, NEEDED, Unsound, damaged_artifacts, missing_artifacts
 from topk_platform.records.history import ArmHistory, StudyRows, last_counted, results_of
 from topk_platform.records.ledger import Ledger
+from topk_platform.records.rows import RowViews
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study
-from topk_platform.specs.checks import first_few
+from topk_platform.specs.checks import first_few, plural
+from topk_platform.versions import differences
 
-__all__ = ["Again", "as_checked", "expected", "finished", "in_environment"]
+__all__ = ["Again", "as_checked", "expected", "finished", "in_environment", "outdated"]
 
-_NAMED = 3  # files in a line
+_NAMED = 3  # files, or components, in a line
+_KIND = ("arm", "arm_id", "code_version", "dataset_fingerprint", "versions")
+"""The columns that decide whether a row counts, and the arm's name."""
 
 
 def in_environment(
@@ -72,6 +77,34 @@ def finished(progress: StudyProgress, identities: Mapping[str, Identity]) -> dic
     done = [arm_id for arm_id, arm in progress.arms.items() if not arm.left]
     trained_on = {arm_id: identities[arm_id].dataset_fingerprint for arm_id in done}
     return {arm_id: fingerprint for arm_id, fingerprint in trained_on.items() if fingerprint}
+
+
+def outdated(ledger: Ledger, counted: Mapping[str, Identity], left: Collection[str]) -> list[str]:
+    """Return why recorded trials do not count, a line for each reason; the reason with the most trials comes first.
+
+    Args:
+        ledger: The ledger with the trials.
+        counted: Which rows count, by arm identity.
+        left: The identities of the arms that have trials left to run; the others are not reported.
+    """
+    if not ledger.exists:
+        return []
+    rows = RowViews(ledger.read("trials", _KIND))
+    trials, arms = Counter[str](), defaultdict[str, set[str]](set)
+    # There are few kinds of many rows.
+    for kind, count in Counter(zip(*map(rows.column, _KIND), strict=True)).items():
+        row = dict(zip(_KIND, kind, strict=True))
+        identity = counted[row["arm_id"]] if row["arm_id"] in left else Identity()
+        if why := identity.excludes(row):
+            if why == "other code":
+                changed = differences(row["code_version"], identity.code_version)
+                why = f"the code has changed: {first_few(changed, _NAMED)}"
+            trials[why] += count
+            arms[why].add(row["arm"])
+    return [
+        f"{plural(count, 'recorded trial')} of {first_few(sorted(arms[why]), 1)}: {why}"
+        for why, count in trials.most_common()
+    ]
 
 
 @dataclass(frozen=True)

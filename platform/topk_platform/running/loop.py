@@ -27,8 +27,7 @@ from topk_platform.results import build_table
 from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Cluster, on_cluster
 from topk_platform.running.cluster.reaching import Patience
-from topk_platform.running.counted import Again, as_checked, expected, finished, in_environment
-from topk_platform.running.preflight.changes import outdated
+from topk_platform.running.counted import Again, as_checked, expected, finished, in_environment, outdated
 from topk_platform.running.recording import Recorder, closing, drawing
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Outcome, Summary
@@ -246,9 +245,8 @@ class _Run:
         if not progress.left:
             notified(Event("begun"))
             return Outcome()
-        left = (arm_id for arm_id, arm in progress.arms.items() if arm.left)
-        why = "; ".join(map(str, outdated(self.part, self.ledger, self.counted, left)))
-        notified(Event("begun", why=why))
+        left = [arm_id for arm_id, arm in progress.arms.items() if arm.left]
+        notified(Event("begun", why="; ".join(outdated(self.ledger, self.counted, left))))
         from topk_platform.running import tuner as tuning  # noqa: PLC0415 - Ray, which a finished study does not need
 
         with Noting(self.store, watch):

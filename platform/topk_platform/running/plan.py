@@ -14,16 +14,12 @@ from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import as_recorded
-from topk_platform.records.states import live_state
-from topk_platform.records.storage.lease import last_seen
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import local_workers
-from topk_platform.running.counted import Again, as_checked, finished
-from topk_platform.running.preflight.changes import Outdated, outdated
+from topk_platform.running.counted import Again, as_checked, finished, outdated
 from topk_platform.running.preflight.recorded_speeds import recorded_seconds
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study, digest
-from topk_platform.specs.checks import first_few
 from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
@@ -43,10 +39,6 @@ class Plan:
         workers: How many workers it is planned for.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
         samples: The numbers of samples of each regime; empty if nothing is left to run, because then no data are read.
-        running: The seconds that a current run of this study still expects to take; None if there is no such run.
-        seen: When the driver of that run last renewed its lease, see
-            :func:`~topk_platform.records.storage.lease.last_seen`. None if it is known to be alive, or there is no such
-            run.
         notes: Lines about classes that a split lacks, such as those that label noise empties.
         lacking: What this machine lacks to run the study, its GPU first, then its data; times then come from recorded
             speeds, see :mod:`~topk_platform.running.preflight.recorded_speeds`.
@@ -56,10 +48,8 @@ class Plan:
     progress: StudyProgress
     durations: Durations
     workers: int
-    outdated: tuple[Outdated, ...] = ()
+    outdated: tuple[str, ...] = ()
     samples: tuple[Samples, ...] = ()
-    running: float | None = None
-    seen: str | None = None
     notes: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
 
@@ -111,21 +101,6 @@ class Plan:
         """The most workers that the confirmations can keep busy."""
         return sum(arm.confirm_workers for arm in self.arms)
 
-    @property
-    def crowded(self) -> list[str]:
-        """Lines about arms with ensembles so large that earlier results guide less than half of a search's trials."""
-        each = self.study.trials // self.study.searches
-        kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
-        for arm in (plan.arm for plan in self.arms if plan.arm.is_searched):
-            chosen = arm.protocol.informed(each)
-            if 2 * chosen < each <= 2 * replace(arm.protocol, ensemble=1).informed(each):
-                kinds[arm.protocol.ensemble, chosen].append(arm.name)
-        return [
-            f"With stacks of {size}, the sampler chooses only {chosen} of the {each} trials of a search by earlier "
-            f"results, less than half: take smaller stacks, or more trials ({first_few(names, 1)})"
-            for (size, chosen), names in kinds.items()
-        ]
-
     def cost(self, price: float) -> float:
         """Return the cost of the training that is left.
 
@@ -176,11 +151,7 @@ def plan(
         return _plan(part, progress, histories, {}, options.workers)
     if begun is not None:
         begun(Plan(part, progress, Durations(), options.workers or 1))
-    made = _plan_with_data(part, rows, histories, counted, done, options)
-    running = live_state(ledger.store)
-    if running is None:
-        return made
-    return replace(made, running=running.seconds, seen=last_seen(ledger.store))
+    return _plan_with_data(part, rows, histories, counted, done, options)
 
 
 def _plan_with_data(
@@ -220,8 +191,8 @@ def _plan_with_data(
             recorded_seconds({arm.arm_id: arm.arm for arm in unknown}) if lacking else trial_seconds(unknown)
         )
     made = _plan(study, progress, histories, {**likely, **timed}, options.workers)
-    again = tuple(outdated(study, rows.ledger, counted, left))
-    return replace(made, outdated=again, samples=samples, notes=notes, lacking=tuple(lacking))
+    why = tuple(outdated(rows.ledger, counted, left))
+    return replace(made, outdated=why, samples=samples, notes=notes, lacking=tuple(lacking))
 
 
 @contextmanager

@@ -13,12 +13,15 @@ import pytest
 from driven import run_in_process
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plan, run
+from topk_platform.identity import Identity
 from topk_platform.records.files import KINDS, Kind, artifact_name, damaged_artifacts, missing_artifacts
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.rows import Row
 from topk_platform.records.storage.store import Store
+from topk_platform.running.counted import outdated
 from topk_platform.specs import Trial, TrialRecord
+from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
 
 LAB = """
@@ -180,3 +183,37 @@ def test_networks_are_trained_again_when_asked_for(store: Path, undisturbed: dic
     assert said[0].startswith("2 confirmations are trained again: models/")
     assert plain(rows_of(store)) == plain(rows_of(undisturbed["store"]))
     assert damaged_artifacts(Store.open(store).at("lost"), rows_of(store)) == []
+
+
+CODE = "engine 1, loss focal 1, network linear 2"
+HERE = {"torch": "2.0"}
+
+
+@pytest.mark.parametrize(
+    ("counted", "why"),
+    [
+        (Identity(CODE, "f", HERE), None),
+        (Identity(CODE, "g"), "other data"),
+        (Identity(CODE, "f", {"torch": "2.1"}), "torch 2.0 in place of 2.1"),
+        (
+            Identity("engine 1, loss focal 3, recipe average 1", "f"),
+            "the code has changed: loss focal: version 1, now 3, network linear 2: gone, recipe average 1: new",
+        ),
+    ],
+)
+def test_why_recorded_trials_of_unfinished_arms_do_not_count(
+    counted: Identity, why: str | None, tmp_path: Path
+) -> None:
+    identities = {STUDY.arm_id(arm): Identity(CODE, "f", HERE) for arm in ARMS}
+    ledger = fake_run(STUDY, tmp_path, lambda trial: 0.5, identities=identities)
+    now = dict.fromkeys(identities, counted)
+    lines = [f"6 recorded trials of r/linear/cross_entropy and 1 more: {why}"] if why else []
+    assert outdated(ledger, now, list(now)) == lines
+    assert [line[:36] for line in outdated(ledger, now, [*now][:1])] == [
+        "3 recorded trials of r/linear/cross_"
+    ] * len(lines)
+    assert (
+        outdated(ledger, now, [])
+        == outdated(Ledger.open(Store.open(tmp_path / "new"), "s"), now, list(now))
+        == []
+    )

@@ -16,7 +16,7 @@ from pathlib import Path
 from topk_platform.errors import StoreError
 from topk_platform.records.storage.store import Store
 
-__all__ = ["Holder", "Lease", "check_undriven", "driven", "is_driven", "last_seen", "strays", "unless_ended"]
+__all__ = ["Holder", "Lease", "check_undriven", "driven", "is_driven", "strays", "unless_ended"]
 
 _FOLDER = "lease"
 _NUMBERED = re.compile(r"\d{12}\.json")
@@ -212,20 +212,6 @@ def is_driven(store: Store) -> bool:
     """
     _, holder = _newest(store)
     return holder is not None and (not holder.is_here or holder.is_alive)
-
-
-def last_seen(store: Store) -> str | None:
-    """Return when a driver on another machine last renewed its lease, in ISO 8601 by its own clock.
-
-    Returns:
-        The time; an empty text if the lease does not say it; None if nobody drives the study of the folder, or if a
-        process of this machine does, which is known to be alive.
-
-    Raises:
-        StoreError: if the store cannot be read.
-    """
-    _, holder = _newest(store)
-    return None if holder is None or holder.is_here else holder.seen
 
 
 def unless_ended(seen: str) -> str:

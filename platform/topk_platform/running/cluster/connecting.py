@@ -88,7 +88,11 @@ def connected(
     """
     patience = patience or Patience()
     if ray.is_initialized():
-        _check_same(address)
+        own = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", own):
+            raise ClusterError(
+                f"--address is {address!r}, but this process has already joined the Ray cluster at {own!r}"
+            )
         start: AbstractContextManager[Lifeline] = nullcontext(Lifeline())
     else:
         start = own_ray(study, workers) if address is None else joined(address, study, patience)
@@ -96,16 +100,6 @@ def connected(
         if address is not None:
             patience.say(f"joined the Ray cluster at {cluster_size()}")
         yield Cluster(slots(study, workers, None if address is None else patience), line)
-
-
-def _check_same(address: str | None) -> None:
-    """Raise ``ClusterError`` if an address is given that is not the one of the cluster that this process has joined."""
-    joined = ray.get_runtime_context().gcs_address
-    if address not in (None, "auto", joined):
-        raise ClusterError(
-            f"--address is {address!r}, but this process has already joined the Ray cluster at {joined!r}: leave the "
-            "address out to use that one, or call ray.shutdown() first"
-        )
 
 
 @contextmanager
@@ -192,17 +186,14 @@ def _try_to_start(study: Study, workers: int | None, folder: str) -> None:
 
 
 def _start(study: Study, workers: int | None, folder: str) -> None:
-    # Ray counts whole GPUs, but trials get slices. Ray's processes inherit the names of the slices from this process.
-    slices = slices_here(os.environ.get("CUDA_VISIBLE_DEVICES")) if study.device == "cuda" else []
-    devices = {"CUDA_VISIBLE_DEVICES": ",".join(slices)} if slices else {}
-    ours = {RECONNECT: _RECONNECT_SECONDS, **_token(), **devices}
+    ours = {RECONNECT: _RECONNECT_SECONDS, **_token()}
     with in_variables(ours), interrupts_wait(), on_loopback(), lean():
         ray.init(
             _node_ip_address=_LOOPBACK,
             _temp_dir=folder,
             address="local",  # otherwise Ray would join RAY_ADDRESS, or another Ray on this machine
             num_cpus=max(local_cpus(), (workers or 1) * study.threads),
-            num_gpus=len(slices) or None,
+            num_gpus=len(slices_here()) or None,  # Ray by itself counts whole GPUs
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             logging_level=logging.ERROR,

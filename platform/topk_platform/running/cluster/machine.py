@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,6 @@ __all__ = [
     "cap_memory",
     "fitting",
     "gpu_count",
-    "listed_devices",
     "local_cpus",
     "local_workers",
     "memory_part",
@@ -28,9 +26,6 @@ __all__ = [
 OWN_BYTES = 2**30
 """The memory of a GPU that a process holds beside its tensors: CUDA's context, kernels, libraries' workspaces."""
 
-_ANSWER_SECONDS = 60
-_LISTING = ["nvidia-smi", "-L"]  # the driver's program
-_DEVICE = re.compile(r"^(GPU|\s+MIG) .*\(UUID: ([\w/-]+)\)", re.MULTILINE)
 _NO_MEMORY = re.compile(r"out of memory|_ALLOC_FAILED", re.IGNORECASE)
 _NO_MPS = re.compile(r"\bMPS (client|server)\b")
 _ROOT = Path("/")
@@ -85,50 +80,17 @@ def outside_fault(records: Iterable[TrialRecord], share: float) -> FaultError | 
     return None
 
 
-def listed_devices(text: str) -> list[str]:
-    """Return the UUIDs of the devices that ``nvidia-smi -L`` lists; a GPU that is divided is listed by its slices.
-
-    Example:
-        >>> listed_devices('''GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)
-        ...   MIG 3g.20gb     Device  0: (UUID: MIG-c6d4f1ef)
-        ...   MIG 3g.20gb     Device  1: (UUID: MIG-cba663e8)
-        ... GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-09fb2a11)''')
-        ['MIG-c6d4f1ef', 'MIG-cba663e8', 'GPU-09fb2a11']
-    """
-    devices: list[str] = []
-    for kind, uuid in _DEVICE.findall(text):
-        if kind.strip() == "MIG" and devices and devices[-1].startswith("GPU-"):
-            devices.pop()
-        devices.append(uuid)
-    return devices
-
-
-def slices_here(variable: str | None) -> list[str]:
-    """Return this machine's usable devices if some are slices of MIG, of which a process can use one at a time.
-
-    Args:
-        variable: The value of ``CUDA_VISIBLE_DEVICES``; None if it is not set: then the driver lists the devices.
-
-    Returns:
-        Their UUIDs, as ``CUDA_VISIBLE_DEVICES`` takes them; empty if all devices are whole GPUs, which a process can
-        use together, or the driver does not answer.
-
-    Example:
-        >>> slices_here("MIG-a, MIG-b"), slices_here("0,1")
-        (['MIG-a', 'MIG-b'], [])
-    """
-    named = [] if variable is None else [name.strip() for name in variable.split(",")]
-    if variable is None:
-        with suppress(OSError, subprocess.SubprocessError):
-            named = listed_devices(subprocess.check_output(_LISTING, text=True, timeout=_ANSWER_SECONDS))  # noqa: S603
-    return named if any(name.startswith("MIG-") for name in named) else []
+def slices_here() -> list[str]:
+    """Return the slices of MIG that ``CUDA_VISIBLE_DEVICES`` names; a process can use one of them at a time."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return [name.strip() for name in named if name.strip().startswith("MIG-")]
 
 
 def gpu_count() -> int:
     """Return how many GPUs this machine has for trials, each slice of MIG counted as one."""
     import torch  # noqa: PLC0415 - as above
 
-    return len(slices_here(os.environ.get("CUDA_VISIBLE_DEVICES"))) or torch.cuda.device_count()
+    return len(slices_here()) or torch.cuda.device_count()
 
 
 def local_cpus(root: Path = _ROOT) -> int:

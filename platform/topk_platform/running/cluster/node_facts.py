@@ -211,7 +211,7 @@ def _devices(question: Question, environments: list[Mapping[str, str]]) -> list[
     others["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     # Ray empties the variable for processes that asked for no GPU.
     visible = os.environ.get("CUDA_VISIBLE_DEVICES") or None
-    devices: Sequence[str | None] = slices_here(visible) or [visible]  # a process uses one slice
+    devices: Sequence[str | None] = slices_here() or [visible]  # a process uses one slice
     for device in devices:
         given = others if device is None else {**others, "CUDA_VISIBLE_DEVICES": device}
         command = [sys.executable, "-c", _LOOK]

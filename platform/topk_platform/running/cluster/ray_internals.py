@@ -5,19 +5,16 @@ Nothing else in the platform uses a private name of Ray or Ray Tune.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from topk_platform.running.cluster.driver_process import in_variables
 
 __all__ = [
     "CLUSTER_VARIABLE",
-    "known_heads",
     "lean",
     "leave",
     "messages_on_stderr",
@@ -100,21 +97,6 @@ def messages_on_stderr() -> Iterator[None]:
 
     with _replaced(worker, {"print_to_stdstream": to_stderr}):
         yield
-
-
-def known_heads() -> set[str]:
-    """Return the addresses of the Rays that run on this machine. Fallback: the last one that was started.
-
-    Ray notes that one's address in its folder of temporary files.
-    """
-    services = _module("_private.services")
-    if hasattr(services, "find_gcs_addresses"):
-        services.find_gcs_addresses.cache_clear()  # the process may have ended meanwhile
-        return set(services.find_gcs_addresses())
-    noted = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"  # noqa: S108 - where Ray writes it
-    with suppress(OSError):
-        return {noted.read_text().strip()} - {""}
-    return set()
 
 
 def leave() -> None:

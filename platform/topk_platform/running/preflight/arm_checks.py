@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -15,12 +13,11 @@ from topk_platform.data import (
     Images,
     Source,
     check_source,
-    data_folder,
     download,
     forget_datasets,
     load,
 )
-from topk_platform.errors import MissingDataError, UserError
+from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.models import build_model, check_model
@@ -31,8 +28,6 @@ from topk_platform.running.preflight.training_splits import Draws
 from topk_platform.specs import (
     Arm,
     Model,
-    Recipe,
-    Regime,
     Scalar,
     Setting,
     Study,
@@ -44,7 +39,7 @@ from topk_platform.specs.checks import check, first_few
 from topk_platform.training import check_ensemble, check_loss
 from topk_platform.versions import references, versions_of
 
-__all__ = ["check_device", "check_imported", "check_network", "check_study", "load_regime"]
+__all__ = ["check_device", "check_imported", "check_network", "check_study"]
 
 _EMPTY_CLASS = (
     "; with some seed a class has no training sample: take class_counts.clamp(min=1), as our own losses do"
@@ -72,11 +67,9 @@ def check_study(
         UserError: naming an unknown dataset, model, loss or parameter, with similar names; inputs that are not
             finite; a dataset function that gives different data when called twice; a K that is not below the number
             of classes; a seed whose data cannot be drawn or split; a value of the space that the loss or the recipe
-            refuses; an error in an arm's first training step; a network that cannot be trained on a single sample
-            where a batch would hold one.
+            refuses; an error in an arm's first training step.
     """
     forget_datasets()
-    _check_names(study)
     of_scores(study.measures)
     if downloads:
         for regime in {images_of(arm.regime): arm.regime for arm in study.arms}.values():
@@ -84,7 +77,7 @@ def check_study(
     identities, rehearse, sound, draws = {}, Rehearsal(), set(), Draws(study)
     codes = versions_of(study)
     for arm in study.arms:
-        dataset, arm_id = load_regime(arm.regime), study.arm_id(arm)
+        dataset, arm_id = load(arm.regime), study.arm_id(arm)
         identities[arm_id] = Identity(codes[arm_id], dataset.fingerprint)
         if (finished or {}).get(arm_id) == dataset.fingerprint:
             continue
@@ -94,19 +87,6 @@ def check_study(
             sound.add(same)
         _check_open_arm(study, arm, dataset, draws, rehearse)
     return identities
-
-
-def _check_names(study: Study) -> None:
-    """Raise ``UserError`` if a point stands in place of the colon of ``package.module:attribute``."""
-    for arm in study.arms:
-        named = {"dataset": arm.regime.dataset, "model": arm.model.name, "loss": arm.loss.name}
-        for kind, name in named.items():
-            module, _, attribute = name.rpartition(".")
-            if module and all(map(str.isidentifier, name.split("."))):
-                raise UserError(
-                    f"a {kind} of your own is named as package.module:attribute, got {name!r}: take "
-                    f"{f'{module}:{attribute}'!r}"
-                )
 
 
 def _check_class_names(arm: Arm, dataset: Source) -> None:
@@ -128,8 +108,6 @@ def _check_open_arm(study: Study, arm: Arm, dataset: Source, draws: Draws, rehea
     draws.check_group_metrics(arm)
     _check_arm(arm, dataset, counts)
     rehearse(arm, dataset, counts)
-    for recipe in _recipes(arm):
-        rehearse.smallest_step(arm, dataset, recipe, draws.sizes(arm))
 
 
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
@@ -214,15 +192,6 @@ def _check_values(
     return setting
 
 
-def _recipes(arm: Arm) -> Iterator[Recipe]:
-    """Yield the recipe of the first values, and those of each end of a searched batch size."""
-    first = arm.loss.first
-    yield arm.setting(first).recipe
-    if (sizes := arm.loss.space.get("batch_size")) is not None:
-        for size in sizes.ends:
-            yield arm.setting(reaching(arm.loss.space, first, "batch_size", size)).recipe
-
-
 def _check_ensemble(arm: Arm, dataset: Source) -> None:
     if arm.loss.name in LOSS_CATALOGUE and LOSS_CATALOGUE[arm.loss.name].of_batches:
         raise UserError(
@@ -262,32 +231,3 @@ def check_device(study: Study) -> None:
             "--address HOST:PORT; try it on the CPU with --smoke; or train there, with "
             "dataclasses.replace(study, device='cpu') in a study file of yours"
         )
-
-
-def load_regime(regime: Regime) -> Source:
-    """Return a regime's dataset before its conditions, as :func:`~topk_platform.data.load`.
-
-    Raises:
-        MissingDataError: if a function of the user's looked for a file that is missing in the folder of datasets; the
-            message names that folder and says how to choose another.
-        UserError: as for :func:`~topk_platform.data.load`.
-    """
-    try:
-        return load(regime)
-    except MissingDataError:
-        raise
-    except UserError as error:
-        if file := _missing(error.__cause__):
-            raise MissingDataError(
-                f"dataset {regime.dataset}: there is no {file} in the folder of datasets, {data_folder()}. "
-                f"Put it there, or name the folder that holds {file} with --data DIR or TOPK_DATA"
-            ) from error
-        raise
-
-
-def _missing(cause: BaseException | None) -> str:
-    """Return the missing file's path within the folder of datasets; empty for any other cause."""
-    if not isinstance(cause, FileNotFoundError) or not isinstance(cause.filename, str | os.PathLike):
-        return ""
-    file = Path(cause.filename)
-    return str(file.relative_to(data_folder())) if file.is_relative_to(data_folder()) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from topk_platform.data import Images, Source
-from topk_platform.errors import UserError, as_user_error, reason
+from topk_platform.errors import UserError, as_user_error
 from topk_platform.models import MODELS, build_model
 from topk_platform.references import is_reference, look_up
-from topk_platform.specs import Arm, Recipe, numbers
+from topk_platform.specs import Arm, numbers
 from topk_platform.training.loss_table import LOSSES
 from topk_platform.training.losses import BoundLoss, build_loss
 from topk_platform.training.process import restored_process
@@ -36,7 +36,6 @@ class Rehearsal:
 
     def __init__(self) -> None:
         self._scores: dict[Any, Tensor] = {}
-        self._alone: dict[Any, str] = {}
 
     def __call__(self, arm: Arm, dataset: Source, class_counts: Tensor) -> None:
         """Raise ``UserError``, naming the arm and the line of its code, unless a step of the arm works."""
@@ -51,51 +50,6 @@ class Rehearsal:
                 self._scores[same] = _scores(arm, inputs, dataset)
             if is_reference(arm.loss.name):  # our own losses are tested, and some take a second to compile
                 _check_loss(arm, self._scores[same], labels, class_counts)
-
-    def smallest_step(self, arm: Arm, dataset: Source, recipe: Recipe, sizes: Collection[int]) -> None:
-        """Raise ``UserError`` if a training step would get a single sample, and the network cannot be trained on one.
-
-        Args:
-            arm: The arm.
-            dataset: Its data.
-            recipe: The recipe, with the batch size.
-            sizes: The numbers of training samples of its seeds.
-        """
-        single = [size for size in sizes if _smallest(size, recipe) == 1]
-        same = repr((arm.regime.dataset, arm.regime.options, arm.model, arm.loss.head))
-        if not single:
-            return
-        if same not in self._alone:
-            with restored_process():
-                self._alone[same] = _fault_alone(arm, dataset)
-        if fault := self._alone[same]:
-            raise UserError(
-                f"arm {arm.name}: batch_size must leave no training step with a single sample, on which model "
-                f"{arm.model.name} raised {fault}; got batches of {recipe.batch_size} from {single[0]} training "
-                "samples"
-            )
-
-
-def _smallest(samples: int, recipe: Recipe) -> int:
-    """Return the fewest samples that a network gets in a training step.
-
-    Example:
-        >>> _smallest(101, Recipe(1, batch_size=50)), _smallest(100, Recipe(1, batch_size=50))
-        (1, 50)
-    """
-    return min({min(recipe.batch_size, samples), samples % recipe.batch_size} - {0})
-
-
-def _fault_alone(arm: Arm, dataset: Source) -> str:
-    """Return the error of an arm's network in training on a single sample; empty if there is none."""
-    network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head).train()
-    if sum(parameter.numel() for parameter in network.parameters()) > _MOST_PARAMETERS:
-        return ""
-    try:
-        network(_few(dataset)[0][:1])
-    except Exception as error:  # noqa: BLE001 - whatever a user's network raises
-        return f"{type(error).__name__}: {reason(error)}"
-    return ""
 
 
 def _few(dataset: Source) -> tuple[Tensor, Tensor]:

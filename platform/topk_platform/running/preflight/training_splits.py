@@ -84,10 +84,6 @@ class Draws:
         counts = [draw.class_counts for draw in self._of(arm, every=own or by_groups)]
         return torch.stack(counts).amin(0) if own else counts[0]
 
-    def sizes(self, arm: Arm) -> frozenset[int]:
-        """Return the numbers of training samples of an arm, in the seeds that have been drawn."""
-        return frozenset(int(draw.class_counts.sum()) for draw in self._of(arm, every=False))
-
     def check_group_metrics(self, arm: Arm) -> None:
         """Raise ``UserError`` if an arm selects by the accuracy of a group of classes that is empty in some seed."""
         used = dict.fromkeys((arm.metric, *arm.recipe.keep))

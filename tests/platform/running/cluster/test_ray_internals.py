@@ -80,17 +80,6 @@ def test_a_ray_without_these_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPa
     assert shut == [True]
 
 
-@pytest.mark.usefixtures("without")
-def test_without_the_name_the_last_ray_that_was_started_here_is_the_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert ray_internals.known_heads() == set()
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray/ray_current_cluster").write_text("10.0.0.1:6379")
-    assert ray_internals.known_heads() == {"10.0.0.1:6379"}
-
-
 def test_an_actor_that_was_cancelled_is_shown_with_the_reason_before_it() -> None:
     why = "The actor is dead because its owner has died."
     context = ActorDiedErrorContext(actor_id=b"0123456789abcdef", error_message=why, never_started=True)

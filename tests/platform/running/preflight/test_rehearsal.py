@@ -68,9 +68,6 @@ def net(shape, classes, head, kind="right"):
     if kind == "nan": return nn.Sequential(nn.Linear(shape[0], classes), Times(float("nan")))
     return nn.Linear(shape[0], classes)
 
-def normed(shape, classes, head):
-    return nn.Sequential(nn.Linear(shape[0], 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
-
 class Times(nn.Module):
     def __init__(self, factor): super().__init__(); self.factor = factor
     def forward(self, x): return x * self.factor
@@ -191,9 +188,6 @@ HALVED = Model("convnet", {"blocks": 6})  # halves 8 pixels six times
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (Regime("r", "my_lab.losses.own"), "a dataset of your own .* take 'my_lab.losses:own'"),
-        (Model("my_lab.losses.own"), "a model of your own .* take 'my_lab.losses:own'"),
-        (Loss("my_lab.losses.own"), "a loss of your own .* take 'my_lab.losses:own'"),
         (MISSPELT, "loss cross_entropy has no 'lr' .*learning_rate, .*temperature"),
         (NO_FILE, r"no\.csv, which a condition reads, does not exist"),
         (HALVED, r"r/convnet/cross_entropy: model convnet \(vision.py:\d+\), .*raised"),
@@ -253,28 +247,6 @@ def test_the_process_is_left_as_it_was(lab: str) -> None:
     before = state()
     check_study(study(lab, function="messy"))
     assert state() == before
-
-
-@pytest.mark.parametrize(
-    ("recipe", "space", "message"),
-    [
-        (Recipe(1, batch_size=1), {}, "got batches of 1 from 48 training samples"),
-        (Recipe(1, batch_size=47), {}, "got batches of 47 from 48 training samples"),
-        (Recipe(1), {"batch_size": Choice((16, 47))}, "got batches of 47 from 48"),
-    ],
-)
-def test_a_batch_of_one_is_refused_where_the_network_cannot_be_trained_on_it(
-    recipe: Recipe, space: dict[str, Dimension], message: str, lab: str
-) -> None:
-    first = dict.fromkeys(space, 16)
-    loss = Loss("cross_entropy", space, first)
-    regime = Regime("r", f"{lab}:data")
-    arms = grid([regime], [Model(f"{lab}:normed")], [loss], k=3, recipe=recipe)
-    with pytest.raises(UserError, match=f"model .*:normed raised ValueError: Expected more.*{message}"):
-        check_study(Study("s", arms, topk=(3,)))
-    for model, other in ((f"{lab}:normed", Recipe(1, batch_size=46)), (f"{lab}:net", recipe)):
-        arms = grid([regime], [Model(model)], [Loss("cross_entropy")], k=3, recipe=other)
-        check_study(Study("s", arms, topk=(3,)))
 
 
 def test_data_that_changed_since_an_earlier_check_in_this_process_are_read_again(
