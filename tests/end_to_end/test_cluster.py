@@ -67,12 +67,12 @@ class Joined:
 
 @pytest.fixture(scope="module")
 def joined(nodes: Cluster, visited: Any, tmp_path_factory: pytest.TempPathFactory) -> Joined:
-    store, elsewhere = tmp_path_factory.mktemp("joined"), tmp_path_factory.mktemp("elsewhere")
+    store, other = tmp_path_factory.mktemp("joined"), tmp_path_factory.mktemp("elsewhere")
     visited.allow(1)
     # The driver alone finds the modules by PYTHONPATH: it runs in another folder, and workers have none of it.
     process = visited.start(
         *("run", "my_lab:study", "--store", store, "--checkpoints", "0", "--address", nodes.address),
-        cwd=elsewhere,
+        cwd=other,
         PYTHONPATH=os.pathsep.join([str(visited.folder), os.environ.get("PYTHONPATH", "")]),
     )
     until(lambda: len(visited.noted("held")) == 2, "two trainings are held", process)

@@ -1,4 +1,4 @@
-"""None"""
+"""Top-K credit, candidates, means over classes and calibration, beside slow definitions of them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,18 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 from torch import Tensor
 
-from topk_platform.metrics import (
-    Scorer,
-    candidates,
-    macro_average,
-    target_rank,
-    topk_credit,
-)
+from topk_platform.metrics import Scorer, candidates, macro_average, target_rank, topk_credit
 
 ASKED = ("brier", "ece", "nll")
 
 
 def by_every_tie_break(scores: list[int], target: int, k: int) -> float:
     """The share of the orders of equal scores that put the target among the first k."""
-    hits = total = 0
-    for order in permutations(range(len(scores))):
-        ranked = sorted(order, key=lambda j: -scores[j])  # stable: the permutation breaks ties
-        hits += target in ranked[:k]
-        total += 1
-    return hits / total
+    orders = permutations(range(len(scores)))
+    ranked = (
+        sorted(order, key=lambda j: -scores[j]) for order in orders
+    )  # stable: the permutation breaks ties
+    return float(np.mean([target in ranks[:k] for ranks in ranked]))
 
 
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=6), st.data())

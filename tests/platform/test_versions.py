@@ -28,7 +28,6 @@ from topk_platform import (
     Protocol,
     Recipe,
     Regime,
-    Study,
     versions,
 )
 from topk_platform.data.dataset_table import DATASETS
@@ -43,7 +42,6 @@ from topk_platform.versions import (
     differences,
     loaded_version,
     version_of,
-    versions_of,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +77,7 @@ def scaled(loss):
 def plotted():
     return 1
 """
+FILES = {"lab": LAB, "helpers": HELPERS}
 
 PLAIN = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 3, Recipe(1))
 ARMS = {
@@ -100,7 +99,7 @@ class Edit(NamedTuple):
         what: What is edited, in words.
         anew: The arm, or all.
         raised: The component whose version is raised; empty if none is.
-        file: The user's file that is edited, ``lab`` or ``helpers``.
+        file: The user's file that is edited, ``lab`` or ``helpers``; empty for none.
         old: What stands in it.
         new: What stands in it then.
     """
@@ -108,17 +107,14 @@ class Edit(NamedTuple):
     what: str
     anew: str
     raised: str = ""
-    file: str = "lab"
+    file: str = ""
     old: str = ""
     new: str = ""
 
 
-OURS = (
-    "any of our own code: a kernel, a name, a message, a faster way to the same results",
-    "a new loss, network, dataset, condition or part of a recipe",
-)
 EDITS = [
-    *(Edit(what, NONE) for what in OURS),
+    Edit("any of our own code: a kernel, a name, a message, a faster way to the same results", NONE),
+    Edit("a new loss, network, dataset, condition or part of a recipe", NONE),
     Edit("the version of `engine`", ALL, "engine"),
     Edit("the version of `loss ldam`", LDAM, "loss ldam"),
     Edit("the version of `network convnet`", SMOOTH, "network convnet"),
@@ -152,8 +148,8 @@ EDITS = [
 
 
 def write(folder: Path, edit: Edit | None = None) -> None:
-    for name, text in {"lab": LAB, "helpers": HELPERS}.items():
-        is_edited = edit is not None and edit.file == name and bool(edit.old)
+    for name, text in FILES.items():
+        is_edited = edit is not None and edit.file == name
         (folder / f"{name}.py").write_text(text.replace(edit.old, edit.new) if edit and is_edited else text)
 
 
@@ -170,11 +166,11 @@ def raised(*components: str) -> Mapping[str, int]:
     return {**VERSIONS, **{name: VERSIONS.get(name, 1) + 1 for name in components if name}}
 
 
-@pytest.mark.parametrize("edit", EDITS[len(OURS) :], ids=[edit.what for edit in EDITS[len(OURS) :]])
+@pytest.mark.parametrize("edit", EDITS[2:], ids=lambda edit: edit.what)
 def test_an_edit_starts_those_arms_anew_that_it_concerns(
     edit: Edit, lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert edit.raised or (edit.old and edit.old in LAB + HELPERS)
+    assert edit.raised or (edit.old and edit.old in FILES[edit.file])
     before = {name: version_of(arm) for name, arm in ARMS.items()}
     monkeypatch.setattr(versions, "VERSIONS", raised(edit.raised))
     write(lab, edit)
@@ -247,11 +243,6 @@ def test_a_loss_of_ones_own_counts_with_our_losses_where_it_uses_them(
     ]
 
 
-def test_a_version_of_its_own_stands_for_the_users_code(lab: Path) -> None:
-    (lab / "lab.py").write_text(f"{LAB}\nhinge.version = 3\n")
-    assert version_of(ARMS[OWN]).endswith(", lab:hinge 3")
-
-
 @pytest.fixture
 def buy(lab: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Yield a function that installs a version of the distribution ``things`` with the package ``bought``."""
@@ -279,12 +270,6 @@ def test_an_installed_package_counts_by_its_version_where_a_definition_uses_it(
     before = version_of(ARMS[OWN])
     buy("2.0")
     assert differences(before, version_of(ARMS[OWN])) == ["package things: version 1.0, now 2.0"]
-
-
-def test_each_arm_of_a_study_has_its_version(lab: Path) -> None:
-    arms = [ARMS[CROSS], ARMS[OWN]]
-    study = Study("s", arms, topk=(1, 3))
-    assert versions_of(study) == {study.arm_id(arm): version_of(arm) for arm in arms}
 
 
 def test_a_process_keeps_the_version_of_what_it_imported(lab: Path) -> None:

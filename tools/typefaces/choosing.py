@@ -94,8 +94,8 @@ def groups_of(joined: NDArray[np.bool_]) -> list[list[int]]:
         [[0, 2], [1]]
     """
     part = np.arange(len(joined))
-    for one, other in np.argwhere(np.triu(joined, 1)):
-        low, high = sorted((part[one], part[other]))
+    for first, second in np.argwhere(np.triu(joined, 1)):
+        low, high = sorted((part[first], part[second]))
         part[part == high] = low
     return [np.flatnonzero(part == first).tolist() for first in np.unique(part)]
 

@@ -122,7 +122,7 @@ class RunOptions(Checked):
 
     def but(self, **given: Any) -> RunOptions:
         """Return the options with some replaced; raise ``UserError`` for a name that is none."""
-        names = [one.name for one in fields(self)]
+        names = [option.name for option in fields(self)]
         for name in given:
             if name not in names:
                 raise unknown_name("option of a run", name, names)

@@ -198,11 +198,11 @@ class _LiveView:
         state, width = self._watch.state(), self._console.width
         head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
         news = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in state.events[-_NEWS:]]
-        room = max(2, self._console.height - _AROUND - len(news))
-        shown, done = min(len(state.training), room // 3), state.tally.ended
+        lines = max(2, self._console.height - _AROUND - len(news))
+        shown, done = min(len(state.training), lines // 3), state.tally.ended
         bar = ProgressBar(total=max(1, done + (state.left or 0)), completed=done, width=min(_BAR, width))
         trials = (trials_text(state, shown), Text()) if shown else ()
-        arms = arms_text(state, max(2, room - shown - 2 * bool(shown)))
+        arms = arms_text(state, max(2, lines - shown - 2 * bool(shown)))
         return Group(head, bar, Text(), arms, Text(), *trials, *news)
 
 

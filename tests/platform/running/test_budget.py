@@ -195,8 +195,8 @@ def test_no_more_workers_can_be_busy_than_a_plan_shows(
     size = searches * ensemble * places
     study = a_study(1, size, size, width=width, ensemble=ensemble, searches=searches)
     progress = StudyProgress([ArmProgress(study, study.arms[0], Identity("c", "f"))])
-    lanes = next(iter(progress.arms.values())).searches
-    shown = {name: sum(getattr(lane, f"{name}_workers") for lane in lanes) for name in ("search", "confirm")}
+    (arm,) = progress.arms.values()
+    shown = {"search": arm.search_workers, "confirm": arm.confirm_workers}
     most, running = dict.fromkeys(shown, 0), []
     while progress.left:
         while trials := progress.next_trials():

@@ -377,7 +377,7 @@ def test_a_database_is_made_unless_another_run_has_made_it(
 
 
 @pytest.mark.slow
-def test_later_and_from_elsewhere(tmp_path: Path, study: Study) -> None:
+def test_later_and_into_another_server(tmp_path: Path, study: Study) -> None:
     with pytest.raises(UserError, match="holds nothing of study 's'"):
         sync("s", store=tmp_path)
     ledger = filled(tmp_path, study, record(study, 0))
@@ -385,9 +385,9 @@ def test_later_and_from_elsewhere(tmp_path: Path, study: Study) -> None:
     for _ in range(2):
         sync("s", store=tmp_path)
         assert len(runs(tmp_path)) == 1
-    elsewhere = f"sqlite:///{tmp_path / 'elsewhere.db'}"
-    sync("s", store=tmp_path, mlflow_uri=elsewhere)
-    tags = [run.data.tags for run in feeds.runs(elsewhere)]
+    other = f"sqlite:///{tmp_path / 'elsewhere.db'}"
+    sync("s", store=tmp_path, mlflow_uri=other)
+    tags = [run.data.tags for run in feeds.runs(other)]
     assert {tag["topk.key"] for tag in tags if "topk.key" in tag} == set(ledger.keys())
     assert {tag.get("topk.tables") for tag in tags} - {None} == {digest({"table.md": "# one"})}
     with pytest.raises(UserError, match="mlflow must be the URI of an MLflow server that answers"):

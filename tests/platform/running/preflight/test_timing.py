@@ -125,7 +125,7 @@ def test_without_time_for_every_loss_another_one_of_the_same_network_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By a clock that each look moves on by 15 of the 40 seconds: two measurements, one of each network."""
-    arms = _boards(models=("linear", "mlp"), losses=("cross_entropy", "focal"))
+    arms = _arms(models=("linear", "mlp"), losses=("cross_entropy", "focal"))
     clock = iter(range(0, 1000, 15))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(timing, "_MEASURING_SECONDS", 40.0)
@@ -141,7 +141,7 @@ def test_without_time_for_every_loss_another_one_of_the_same_network_answers(
     assert [seconds[progress.arm_id] for progress in arms] == [34.0, 34.0, 68.0, 68.0]
 
 
-def _boards(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None = None) -> list[ArmProgress]:
+def _arms(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None = None) -> list[ArmProgress]:
     regime = Regime("all", "digits")
     arms = grid([regime], list(map(Model, models)), list(map(Loss, losses)), k=3, recipe=recipe or Recipe(2))
     study, identity = Study("s", arms, topk=(1, 3)), Identity("c", load(regime).fingerprint)
@@ -149,5 +149,5 @@ def _boards(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None 
 
 
 def _session(recipe: Recipe) -> Session:
-    (progress,) = _boards(["linear"], ["cross_entropy"], recipe)
+    (progress,) = _arms(["linear"], ["cross_entropy"], recipe)
     return Session.prepare(progress.trial(progress.next_slot()))
