@@ -104,6 +104,7 @@ _CLASSES, _SIDE = 6, 32
 _HALVES: dict[str, Scalar] = {"validation": 0.3, "test": 0.3}
 _READ: dict[str, Scalar] = {"size": _SIDE, "resize": _SIDE + 4}
 _DATA: Mapping[str, tuple[str, dict[str, Scalar]]] = {
+    "array_file": ("array_file", {"file": "digits.npz", "groups": "who"}),
     "cifar100": ("cifar100", {}),
     "image_files": ("image_files", {"folder": "photos", **_READ, **_HALVES}),
     "image_folder": ("image_folder", {"folder": "photos", "size": _SIDE, **_HALVES}),
@@ -307,6 +308,13 @@ def _write_parquet(folder: Path) -> None:
     parquet.write_table(table, folder / "photos.parquet")
 
 
+def _write_arrays(folder: Path) -> None:
+    data = load(_REGIMES[0])
+    assert isinstance(data, Dataset)
+    labels = data.train.labels.numpy()
+    np.savez(folder / "digits.npz", x=data.train.tensor.numpy(), y=labels, who=np.arange(len(labels)) // 3)
+
+
 def _write_features(folder: Path) -> None:
     _write_photos(folder)
     torch.manual_seed(0)
@@ -327,6 +335,7 @@ def _write_labels(folder: Path) -> None:
 
 
 _FILES: Mapping[str, Callable[[Path], object]] = {
+    "array_file": _write_arrays,
     "cifar100": _write_cifar100,
     "confusion": _write_confusion,
     "features": _write_features,

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from topk_platform.cli import options
 from topk_platform.cli.consoles import Exit, make_console, print_json
-from topk_platform.cli.new.data_code import what_can_be_seen
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
@@ -29,8 +28,10 @@ from topk_platform.running.views import duration
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few, plural
 
-__all__ = ["plan"]
+__all__ = ["plan", "what_can_be_seen"]
 
+_DIFFERING = 0.16  # the share of test samples that one of two networks gets right and the other wrong
+_SEEN = 2.8  # standard errors of a difference that has a chance of 80 % to be marked, two-sided at 5 %
 _MANY = 3  # a line names at most so many nodes; for more nodes, it shows their number
 
 
@@ -265,6 +266,28 @@ def _samples(plan: Plan, run: str) -> Iterator[str]:
     if plan.samples and plan.left:
         least = min(plan.samples, key=lambda samples: samples.test)
         yield f"W{what_can_be_seen(least.test, grouped=bool(least.groups))[1:]}"
+
+
+def what_can_be_seen(tested: int, *, grouped: bool = False) -> str:
+    """Return how small a difference between two losses a study with so many test samples can show, in a sentence.
+
+    Such a difference has a chance of 80 % to be marked at 5 %, if on one sample in six one of two networks is right and
+    the other wrong, as is usual, and searches and seeds vary little.
+
+    Args:
+        tested: The number of test samples.
+        grouped: Whether samples come in groups that are alike, so that they say less than as many single ones.
+
+    Example:
+        >>> what_can_be_seen(175)
+        'with 175 test samples a difference of about 9 points can be seen; about 1,400 would show 3'
+        >>> what_can_be_seen(2000, grouped=True).partition(". ")[2]
+        'Samples come in groups, which show less than as many single ones'
+    """
+    points = math.ceil(100 * _SEEN * math.sqrt(_DIFFERING / tested))
+    text = f"with {tested:,} test samples a difference of about {plural(points, 'point')} can be seen"
+    text += "; about 1,400 would show 3" if points > 3 else ""
+    return f"{text}. Samples come in groups, which show less than as many single ones" if grouped else text
 
 
 def _feeds(plan: Plan) -> str:

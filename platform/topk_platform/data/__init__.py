@@ -14,6 +14,7 @@ If the function has a parameter ``generator``, every seed draws its own data fro
     :func:`image_folder`          your own images from the data folder, in memory
     :func:`image_files`           the same, of any size and number, read when needed, such as iNaturalist 2021
     :func:`parquet_images`        images in Parquet files from the data folder, in memory
+    :func:`array_file`            arrays in one file from the data folder, ``.npz`` or ``.pt``
     :func:`image_features`        features that a frozen network computes from another dataset's images
     :func:`imagenet`              ImageNet from the data folder, read when needed
     :func:`imagenet_lt`           ImageNet's long-tailed part by its public lists, read when needed
@@ -42,6 +43,7 @@ from topk_platform.data.dataset_table import (
     load,
     read,
 )
+from topk_platform.data.datasets.array_file import array_file
 from topk_platform.data.datasets.characters import LOOK_ALIKES, digits, kanji, letters
 from topk_platform.data.datasets.cifar import cifar100, read_cifar100
 from topk_platform.data.datasets.generated import ring, synthetic_images
@@ -65,6 +67,7 @@ __all__ = [
     "Source",
     "Split",
     "apply_conditions",
+    "array_file",
     "cache_folder",
     "check_source",
     "cifar100",

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from topk_platform.data.arrays import check_finite
 from topk_platform.data.dataset import Dataset
+from topk_platform.data.datasets.array_file import array_file
 from topk_platform.data.datasets.characters import digits, kanji, letters
 from topk_platform.data.datasets.cifar import cifar100, download_cifar100
 from topk_platform.data.datasets.generated import ring, synthetic_images
@@ -93,6 +94,7 @@ def backbone_hash(regime: Regime) -> str:
 
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
+    "array_file": array_file,
     "cifar100": cifar100,
     "digits": digits,
     "image_features": image_features,

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from topk_platform.cli.consoles import say
-from topk_platform.cli.new.data_code import what_can_be_seen
 from topk_platform.cli.options import nonblank
+from topk_platform.cli.planning import what_can_be_seen
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import absolute
 
@@ -95,9 +95,9 @@ def new(
     Example: topk new my_birds --from photos/birds --network resnet18 -k 5
     """
     file = _file(name)
-    from topk_platform.cli.new import study_file  # noqa: PLC0415 - torch, which neither help nor a bad name needs
+    from topk_platform.cli.new import own_data, study_file  # noqa: PLC0415 - torch, which neither help nor a bad name needs
 
-    data = study_file.data_code(
+    data = own_data.own_data(
         absolute(source), size, groups, labels or "", features=features, drop_copies=drop_copies
     )
     guesses = min(5, math.ceil(data.classes / 2)) if k is None else k

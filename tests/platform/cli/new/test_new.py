@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +22,15 @@ from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.testing import fake_run
 
 New = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def new(monkeypatch: pytest.MonkeyPatch, topk: New, tmp_path: Path) -> New:
+    """Return the command as a function of its words; it runs in a folder of its own, without a terminal."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    return partial(topk, "new")
 
 
 @pytest.fixture
@@ -78,13 +90,13 @@ def test_features_of_a_frozen_network(new: New, birds: Path, tmp_path: Path) -> 
     check_runs("birds_by_features", birds.parent, tmp_path)
 
 
-def test_features_of_images_in_arrays_are_those_of_the_studys_own_function(new: New, tmp_path: Path) -> None:
+def test_features_of_images_in_arrays(new: New, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (60, 3, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "table.npz", x=images, y=np.arange(60) % 4)
     assert new("table_by_features", "--from", "table.npz", "--features", "--size", "16")[0] == 0
     (arm, *_) = load_study("table_by_features:study").arms
-    assert arm.regime.options["of"] == "table_by_features:data"
+    assert arm.regime.options["of"] == "array_file"
     with data_at(tmp_path):
         assert read(arm.regime).shape == (1280,)
 
@@ -118,7 +130,7 @@ def test_groups_of_images_and_arrays(new: New, birds: Path, tmp_path: Path) -> N
     with data_at(tmp_path):
         assert len(read(regime).test.groups.unique()) == 1
     code, _, err = new("ungrouped", "--from", "table.npz", "--groups", "who")
-    assert code and "--groups must name an array of" in err
+    assert code and "groups must name an array of" in err
 
 
 def test_groups_that_the_images_do_not_have_are_refused_before_the_file_is_written(
@@ -183,21 +195,17 @@ package --from lab | package/__init__.py exists already
 mine --from nothing | --from must be a folder of images or a file .npz or .pt
 mine --from nothing.csv | nothing.csv', which does not exist
 mine --from table.csv | numpy.savez(
-mine --from texts.npz | numpy.unique(
 mine --from taken.py | --from must be a folder of images or a file
-mine --from junk.npz | junk.npz' cannot be read
-mine --from three.npz | got a (4, 2) float64, b (4, 2) float64, y (4,) int64
+mine --from junk.npz | junk.npz cannot be read
 mine --from empty | empty must hold folders of images, one per class
 mine --from good.npz -k 4 | -k must be from 1 to 3
 mine --from good.npz --network resnet1 | did you mean 'resnet18'
 mine --from good.npz --network qqqqqq | unknown network 'qqqqqq'
 mine --from good.npz --network taken:Net | module 'taken' has no 'Net'
 mine --from good.npz --network math:floor | model math:floor must be a function of shape, classes, head
-mine --from from_one.npz | labels must number the classes from 0 on
 mine --from good.npz --features | --features is for images
 mine --from good.npz --labels labels.csv | --labels is for a folder of images
 mine --from lab --labels labels.csv | labels: there is no
-mine --from odd.npz | got 4 different labels from -1 to 99, among them -1, 99
 mine --from nan.npz | inputs must be finite
 """
 
@@ -211,12 +219,8 @@ def test_what_cannot_be_is_a_line_and_nothing_is_written(new: New, tmp_path: Pat
     (tmp_path / "taken.py").write_text("kept = 1\n")
     (tmp_path / "junk.npz").write_text("junk")
     (tmp_path / "table.csv").write_text("0.5,1\n")
-    np.savez(tmp_path / "texts.npz", x=np.zeros((4, 2)), y=["owl", "tit", "owl", "tit"])
-    np.savez(tmp_path / "three.npz", a=np.zeros((4, 2)), b=np.zeros((4, 2)), y=np.arange(4))
     inputs, labels = np.zeros((12, 2)), np.arange(12) % 4
     np.savez(tmp_path / "good.npz", x=inputs, y=labels)
-    np.savez(tmp_path / "from_one.npz", x=inputs, y=labels + 1)
-    np.savez(tmp_path / "odd.npz", x=inputs, y=[0, 1, -1, 0, 1, 99, 99, 0, 0, 1, 0, 1])
     inputs[[3, 7], 1] = np.nan, np.inf
     np.savez(tmp_path / "nan.npz", x=inputs, y=labels)
     before = files_in(tmp_path)
