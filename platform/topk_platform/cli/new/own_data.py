@@ -14,7 +14,7 @@ from topk_platform.data import check_source, data_at, read
 from topk_platform.data.images.listing import FileList
 from topk_platform.data.images.own_files import own_files
 from topk_platform.errors import UserError
-from topk_platform.specs import FEATURES, Regime
+from topk_platform.specs import FEATURES, Regime, Scalar
 from topk_platform.specs.checks import first_few, plural
 
 __all__ = ["OwnData", "own_data"]
@@ -55,7 +55,7 @@ class OwnData:
     classes: int
     network: str
     dataset: str
-    options: Mapping[str, str | int] = field(default_factory=dict)
+    options: Mapping[str, Scalar] = field(default_factory=dict)
     tested: int = 0
     tail: bool = False
     summary: str = ""

@@ -135,7 +135,7 @@ def test_tensors_that_numpy_does_not_take_are_converted_or_refused(tmp_path: Pat
     data = made(tmp_path, ".pt", x=HALF.clone().requires_grad_(), y=LABELS)
     every = torch.cat([split.tensor for split in data.splits.values()])
     assert np.array_equal(in_order(every), in_order(HALF.float()))
-    with pytest.raises(UserError, match="table.pt cannot be read: can't convert Sparse layout tensor"):
+    with pytest.raises(UserError, match=r"table\.pt cannot be read: can't convert Sparse layout tensor"):
         made(tmp_path, ".pt", x=HALF.to_sparse(), y=LABELS)
 
 
