@@ -114,7 +114,7 @@ READING = (
 AS_JSON = (
     ("list", {"studies", "findings_only", "losses", "regimes"}),
     ("status", {"study", "arms", "left", "recorded", "not_counted", "notes"}),
-    ("plan light_lab:study --price 2", {"study", "left", "seconds", "cost", "arms"}),
+    ("plan light_lab:study", {"study", "left", "seconds", "arms"}),
     ("replay KEY --no-train", {"key", "arm", "status", "config", "epochs", "validation.top3"}),
     ("table light_lab:study", {"loss", "metric", "mean", "n"}),
     ("table light_lab:study --claims", {"claim", "verdict", "measured"}),

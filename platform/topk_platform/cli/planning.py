@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -44,12 +44,6 @@ def plan(
     only: options.Only = None,
     data: options.Data = None,
     download: options.Download = False,
-    price: Annotated[
-        float | None,
-        typer.Option(
-            "--price", help="Price of an hour of a GPU (or of a CPU worker): shows the cost of the rest."
-        ),
-    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -77,36 +71,38 @@ def plan(
         raise UserError("--mlflow is for --address, with which MLflow is asked too")
     if address not in (None, "auto"):
         host_and_port(address)
-    if price is not None and not (math.isfinite(price) and price > 0):
-        raise UserError(f"--price must be above 0, got {price}")
     console = make_console()
     requested = requested_study(
         study, smoke, notice_to=None if json else console, store=store, searches=searches
     )
 
-    planning = partial(
-        plan_study,
-        requested,
-        store=store,
-        trials=trials,
-        seeds=seeds,
-        only=only,
-        data=data,
-        download=download,
-        workers=workers,
-        begun=partial(_print_begun, console) if console.is_terminal and not json else None,
-    )
-    planned, findings = (planning(), []) if address is None else _tried(planning)
+    planned, findings = None, list[Finding]()
+    try:
+        planned = plan_study(
+            requested,
+            store=store,
+            trials=trials,
+            seeds=seeds,
+            only=only,
+            data=data,
+            download=download,
+            workers=workers,
+            begun=partial(_print_begun, console) if console.is_terminal and not json else None,
+        )
+    except UserError as error:
+        if address is None:
+            raise
+        findings.append(Finding.of("study", DRIVER, str(error)))  # the cluster is checked as well
     if address is not None:
         from topk_platform.running.cluster.nodes import check_cluster  # noqa: PLC0415 - Ray, seconds of import
 
         findings += check_cluster(requested.only(only) if only else requested, address, store, mlflow, data)
     if json:
-        known = {} if planned is None else _plan_data(planned, price)
+        known = {} if planned is None else _plan_data(planned)
         print_json(known if address is None else {**known, "findings": findings})
     else:
         if planned is not None:
-            _print_plan(console, planned, price, only or (), {"store": store, "data": data or ""})
+            _print_plan(console, planned, only or (), {"store": store, "data": data or ""})
         if address is not None:
             _print_findings(console, findings)
     raise typer.Exit(Exit.FAILED if any(finding.wrong for finding in findings) else Exit.DONE)
@@ -115,14 +111,6 @@ def plan(
 def _print_begun(console: Console, plan: Plan) -> None:
     left = f"{plural(len(plan.arms), 'arm')}, {plural(plan.left, 'trial')} left"
     console.print(f"{plan.study.name}: {left}; the data are read and a few steps are timed", highlight=False)
-
-
-def _tried(planning: Callable[[], Plan]) -> tuple[Plan | None, list[Finding]]:
-    """Return a plan, or what is wrong with the study, so that the cluster is checked as well."""
-    try:
-        return planning(), []
-    except UserError as error:
-        return None, [Finding.of("study", DRIVER, str(error))]
 
 
 def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
@@ -143,7 +131,7 @@ def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
     console.print(f"{is_wrong} with the cluster{f', {notes} to note' if notes else ''}.", highlight=False)
 
 
-def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
+def _plan_data(plan: Plan) -> dict[str, Any]:
     arms = [
         {
             "arm": arm.arm.name,
@@ -165,7 +153,6 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     return {
         "study": plan.study.name,
         **{name: getattr(plan, name) for name in totals},
-        "cost": None if price is None else plan.cost(price),
         "outdated": plan.outdated,
         "samples": plan.samples,
         "notes": plan.notes,
@@ -174,28 +161,12 @@ def _plan_data(plan: Plan, price: float | None) -> dict[str, Any]:
     }
 
 
-def _print_plan(
-    console: Console,
-    plan: Plan,
-    price: float | None = None,
-    only: Sequence[str] = (),
-    given: Mapping[str, str] | None = None,
-) -> None:
-    """Print a plan.
-
-    Args:
-        console: The console.
-        plan: The plan.
-        price: Price of an hour, see :meth:`~topk_platform.running.plan.Plan.cost`; None: no cost is shown.
-        only: The globs that chose the arms, for suggested commands.
-        given: Where the results and the data are, for suggested commands.
-    """
-    study = plan.study
-    run = command("run", study, *only_words(only), given=given or {})
-    cost = "" if price is None else f", which costs {plan.cost(price):.2f} at {price:g} an hour"
+def _print_plan(console: Console, plan: Plan, only: Sequence[str], given: Mapping[str, str]) -> None:
+    """Print a plan; ``only`` and ``given`` are what the user typed, for suggested commands."""
+    run = command("run", plan.study, *only_words(only), given=given)
     console.print(_arms(plan))
     along = f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
-    seconds = f", about {duration(plan.seconds)} of training on one worker at most{cost}"
+    seconds = f", about {duration(plan.seconds)} of training on one worker at most"
     seconds = "" if plan.left and not plan.seconds else seconds
     lines = [
         *_lacking(plan),

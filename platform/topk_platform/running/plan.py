@@ -101,15 +101,6 @@ class Plan:
         """The most workers that the confirmations can keep busy."""
         return sum(arm.confirm_workers for arm in self.arms)
 
-    def cost(self, price: float) -> float:
-        """Return the cost of the training that is left.
-
-        Args:
-            price: Price of a GPU hour, or of a worker's hour for a study on the CPU. A trial takes the fraction
-                ``Study.gpus`` of a GPU.
-        """
-        return self.seconds / 3600 * price * (self.study.gpus if self.study.device == "cuda" else 1)
-
 
 def plan(
     study: Study,

@@ -54,7 +54,7 @@ def test_a_plan_shows_the_samples_of_each_regime(tmp_path: Path) -> None:
     assert everything.train + everything.validation + everything.test == 1797 and everything.classes == 10
     assert (tail.validation, tail.test) == (everything.validation, everything.test)
     assert (tail.most, tail.fewest) == (everything.fewest, round(everything.fewest / 10))
-    shown = [regime.train for regime in _plan_data(result, None)["samples"]]
+    shown = [regime.train for regime in _plan_data(result)["samples"]]
     assert shown == [everything.train, everything.train, tail.train] and tail.train < everything.train
 
 
@@ -67,7 +67,7 @@ def test_a_large_study_is_planned_without_its_data_and_gpu(
     study = getattr(topk_studies, name)()
     begun: list[int] = []
     made = plan(study, store=tmp_path, data=tmp_path / "none", begun=lambda first: begun.append(first.left))
-    _print_plan(Console(width=200), made)
+    _print_plan(Console(width=200), made, (), {})
     out = capsys.readouterr().out
     assert ["cuda" in made.lacking[0], "dataset" in made.lacking[1]] == [True, True]
     assert (
