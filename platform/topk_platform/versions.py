@@ -128,7 +128,7 @@ def code_of(reference: str) -> str:
 
 
 def versions_of(study: Study) -> dict[str, str]:
-    """Return :func:`version_of` each arm, by arm identity; what a reference reaches is read once."""
+    """Return :func:`version_of` each arm, by arm ID; what a reference reaches is read once."""
     reach = cache(reached)
     return {study.arm_id(arm): _text(components_of(arm, reach)) for arm in study.arms}
 

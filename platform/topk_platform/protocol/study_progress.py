@@ -16,10 +16,10 @@ from topk_platform.specs.fields import Whole
 __all__ = ["Counts", "Durations", "Pace", "StudyProgress", "Tally", "urgency"]
 
 Pace = Callable[[str], float]
-"""The expected seconds of an arm's training (or its ensemble's), by its identity."""
+"""The expected seconds of an arm's training (or its ensemble's), by its ID."""
 
 MayStart = Callable[[str, int], bool]
-"""Returns whether a number of trials of an arm, given by its identity, may start together now."""
+"""Returns whether a number of trials of an arm, given by its ID, may start together now."""
 
 
 def _whatever(_arm_id: str, _trials: int) -> bool:
@@ -59,7 +59,7 @@ class StudyProgress:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
 
         Args:
-            may_start: Returns whether a number of trials of an arm, given by its identity, may start together.
+            may_start: Returns whether a number of trials of an arm, given by its ID, may start together.
             pace: Returns the expected seconds of an arm's trainings. The order of arms depends on it, see
                 :func:`urgency`.
         """
@@ -226,7 +226,7 @@ class Durations:
     threads may read it at any time, so means and guesses are replaced as a whole.
 
     Args:
-        ended: The seconds of ended trainings, by arm identity.
+        ended: The seconds of ended trainings, by arm ID.
 
     Example:
         >>> durations = Durations({"a": [10.0, 30.0]})
@@ -253,7 +253,7 @@ class Durations:
         self._all = self._all[0] + 1, self._all[1] + seconds
 
     def guess(self, seconds: Mapping[str, float]) -> None:
-        """Note guesses of the seconds that a training of some arms takes, by arm identity."""
+        """Note guesses of the seconds that a training of some arms takes, by arm ID."""
         self._guessed = {**self._guessed, **seconds}
 
     def knows(self, arm_id: str) -> bool:

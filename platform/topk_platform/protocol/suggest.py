@@ -77,7 +77,7 @@ class Searcher:
     sees the trials between the known ones and the new one as running, with their values.
 
     Args:
-        search_id: The text that seeds the sampler, usually the arm's identity and the search's index.
+        search_id: The text that seeds the sampler, usually the arm's ID and the search's index.
         loss: The loss, with the search space and the first values.
         sampler: The sampler.
         known: Returns the earlier trials that the suggestion of a trial may use: those below some number.

@@ -157,11 +157,12 @@ def missing_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
     Raises:
         StoreError: if the store cannot be read.
     """
-    keys = [row["key"] for row in _completed(rows)]
-    names = _present(store, kinds) if keys else {}
-    return [
-        Unsound(key, kind) for kind in kinds for key in keys if artifact_name(kind, key) not in names[kind]
-    ]
+    missing, keys = [], [row["key"] for row in _completed(rows)]
+    for kind in kinds if keys else ():
+        folder = posixpath.dirname(artifact_name(kind, ""))
+        present = {f"{folder}/{name}" for name in store.names(folder)}
+        missing += [Unsound(key, kind) for key in keys if artifact_name(kind, key) not in present]
+    return missing
 
 
 def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] = KINDS) -> list[Unsound]:
@@ -177,15 +178,12 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
     Raises:
         StoreError: if the store cannot be read.
     """
-    rows = _completed(rows)
-    names = _present(store, kinds) if rows else {}
-    damaged = []
+    rows, damaged = _completed(rows), []
     for kind in kinds:
-        present = [row for row in rows if artifact_name(kind, row["key"]) in names[kind]]
         # Networks are read one at a time, because several may fill the memory.
         with ThreadPoolExecutor(1 if kind == "network" else _AT_ONCE) as pool:
-            unsound = pool.map(partial(_is_damaged, store, kind), present)
-            damaged += [Unsound(row["key"], kind) for row in compress(present, unsound)]
+            unsound = pool.map(partial(_is_damaged, store, kind), rows)
+            damaged += [Unsound(row["key"], kind) for row in compress(rows, unsound)]
     return damaged
 
 
@@ -193,16 +191,11 @@ def _completed(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["phase"] == "confirm" and row["status"] == "completed"]
 
 
-def _present(store: Store, kinds: Sequence[Kind]) -> dict[Kind, set[str]]:
-    folders = {kind: posixpath.dirname(artifact_name(kind, "")) for kind in kinds}
-    return {kind: {f"{folder}/{name}" for name in store.names(folder)} for kind, folder in folders.items()}
-
-
 def _is_damaged(store: Store, kind: Kind, row: Row) -> bool:
     try:
         read_artifact(store, kind, row)
     except DamagedError:
         return True
-    except FileNotFoundError:  # deleted since the folder was listed
+    except FileNotFoundError:  # it is missing, not damaged
         return False
     return False

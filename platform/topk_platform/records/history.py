@@ -80,13 +80,13 @@ class StudyRows:
         return [*self._rows.searched.column("key"), *self._rows.confirmed.column("key")]
 
     def histories(self, study: Study, identities: Mapping[str, Identity]) -> dict[str, ArmHistory]:
-        """Return each arm's history, by arm identity.
+        """Return each arm's history, by arm ID.
 
         Args:
             study: The study that has the arms.
-            identities: Which rows of an arm count, by arm identity. For arms that are missing here, all rows count.
+            identities: Which rows of an arm count, by arm ID. For arms that are missing here, all rows count.
         """
-        histories = self.histories_of({study.arm_id(arm): arm for arm in study.arms}, identities)
+        histories = self.plain_histories({study.arm_id(arm): arm for arm in study.arms}, identities)
         scored = of_scores(study.measures)
         own = {name: scored.get(name) for name in study.measures if is_reference(name)}
         for history in histories.values() if own or study.measured else ():
@@ -96,13 +96,13 @@ class StudyRows:
                 history.confirm[slot] = Measured(row, dict.fromkeys(other_k) | own, ranks)
         return histories
 
-    def histories_of(
+    def plain_histories(
         self, arms: Mapping[str, Arm], identities: Mapping[str, Identity]
     ) -> dict[str, ArmHistory]:
-        """Return each arm's history, by arm identity, as :meth:`histories` does.
+        """Return each arm's history by arm ID, as :meth:`histories` does, but only with the metrics that were recorded.
 
         Args:
-            arms: The arms, by arm identity.
+            arms: The arms, by arm ID.
             identities: As for :meth:`histories`.
         """
         rows = self._rows
@@ -256,7 +256,7 @@ def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
         study: The study.
 
     Returns:
-        The identity that counting rows have, by arm identity.
+        The identity that counting rows have, by arm ID.
     """
     noted = ledger.identities()
     return {
@@ -268,7 +268,7 @@ def last_counted(ledger: Ledger, study: Study) -> dict[str, Identity]:
 def read_history(
     ledger: Ledger, study: Study, identities: Mapping[str, Identity], *, curves: bool = True
 ) -> dict[str, ArmHistory]:
-    """Return each arm's history, by arm identity, for callers that need it once; see :class:`StudyRows`."""
+    """Return each arm's history, by arm ID, for callers that need it once; see :class:`StudyRows`."""
     return StudyRows(ledger, study.arms, curves=curves).histories(study, identities)
 
 
@@ -279,17 +279,17 @@ def progress_of(
 
     Args:
         study: The study.
-        identities: Which rows count, by arm identity.
-        histories: Each arm's history of such rows, by arm identity.
+        identities: Which rows count, by arm ID.
+        histories: Each arm's history of such rows, by arm ID.
     """
     return StudyProgress(history.progress(study, identities[arm_id]) for arm_id, history in histories.items())
 
 
 def results_of(study: Study, histories: Mapping[str, ArmHistory]) -> dict[str, ArmResults]:
-    """Return the results of each arm that count within a study's budget, by arm identity.
+    """Return the results of each arm that count within a study's budget, by arm ID.
 
     Args:
         study: The study, which says how many trials and seeds there are.
-        histories: The arms' histories, by arm identity.
+        histories: The arms' histories, by arm ID.
     """
     return {arm_id: ArmResults(history, history.progress(study)) for arm_id, history in histories.items()}

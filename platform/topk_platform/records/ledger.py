@@ -19,8 +19,7 @@ from deltalake import DeltaTable
 
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
-from topk_platform.records.rows import Row, to_rows
-from topk_platform.records.storage import delta
+from topk_platform.records.rows import Row, RowViews
 from topk_platform.records.storage.checked_json import (
     FOLDER,
     SCHEMA_VERSION,
@@ -30,6 +29,7 @@ from topk_platform.records.storage.checked_json import (
     with_checksum,
 )
 from topk_platform.records.storage.checksums import LOG
+from topk_platform.records.storage.delta import Writing
 from topk_platform.records.storage.lease import Lease
 from topk_platform.records.storage.opened import Opened, exists
 from topk_platform.records.storage.store import MARK, Store
@@ -137,13 +137,13 @@ class Ledger:
             if mark is None:
                 mark = Mark(self.study)
                 mark.write(self.store)
-            table = delta.Writing(self.store, ledger_schema(study.metrics))
+            table = Writing(self.store, ledger_schema(study.metrics))
             mark.noted(self.store, checksums=True)
             with Writer(table, lease) as writer:
                 yield writer
 
     def identities(self) -> dict[str, Identity]:
-        """Return the identities of the rows that counted in the last run, by arm identity; empty before any run.
+        """Return the identities of the rows that counted in the last run, by arm ID; empty before any run.
 
         Raises:
             StoreError: if their file is damaged or missing.
@@ -193,13 +193,13 @@ class Ledger:
         return opened.stream(_sql(opened.table, kind), [kind])
 
     def rows(self, where: str = "true", without: Sequence[str] = ()) -> list[Row]:
-        """Return the ``trials`` rows as dictionaries.
+        """Return the ``trials`` rows.
 
         Args:
             where: A condition in SQL.
             without: Columns to leave out.
         """
-        return to_rows(self.read("trials", where=where, without=without))
+        return [*RowViews(self.read("trials", where=where, without=without))]
 
     def arms(self) -> list[Row]:
         """Return a row per recorded arm: ``arm_id``, the number of ``trials``, the latest ``ended``, one ``config``."""
@@ -207,7 +207,7 @@ class Ledger:
             return []
         sql = """select arm_id, count(*) as trials, max(ended) as ended, max(config) as config
                  from ledger where kind = 'trials' group by arm_id order by arm_id"""
-        return to_rows(Opened.of(self.store).query(sql, ["trials"]))
+        return [*RowViews(Opened.of(self.store).query(sql, ["trials"]))]
 
     def keys(self) -> list[str]:
         """Return the keys of all ended trials."""

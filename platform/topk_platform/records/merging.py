@@ -70,7 +70,7 @@ def _merged(theirs: Ledger, ours: Ledger) -> int:
 
 
 def _identities(theirs: Ledger, ours: Ledger) -> Mapping[str, Identity]:
-    """Return which rows count in both stores together, by arm identity."""
+    """Return which rows count in both stores together, by arm ID."""
     merged = dict(ours.identities())
     for arm_id, identity in theirs.identities().items():
         own = merged.get(arm_id)

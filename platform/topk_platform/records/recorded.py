@@ -42,9 +42,9 @@ class Recorded:
 
     Args:
         ledger: The ledger.
-        histories: The rows that counted in the last run, by arm identity. The arms that the run was asked for come
+        histories: The rows that counted in the last run, by arm ID. The arms that the run was asked for come
             first.
-        progress: The progress of the arms that the last run was asked for, by arm identity. Other arms are missing
+        progress: The progress of the arms that the last run was asked for, by arm ID. Other arms are missing
             here.
         trials: How many trials have ended.
         last: When the last trial ended; None if none has ended.
@@ -76,7 +76,7 @@ class Recorded:
         planned = {} if study is None else {study.arm_id(arm): arm for arm in study.arms}
         arms = planned | _recorded_arms(ledger.store, summary, identities.keys() - planned.keys())
         rows = StudyRows(ledger, arms.values(), curves=curves)
-        histories = rows.histories_of(arms, identities)
+        histories = rows.plain_histories(arms, identities)
         results = (
             {} if study is None else results_of(study, {arm_id: histories[arm_id] for arm_id in planned})
         )

@@ -17,9 +17,9 @@ from topk_platform.records.files import damaged_artifacts
 from topk_platform.records.ledger import IDENTITIES, Ledger, nothing_of
 from topk_platform.records.rows import Row, RowViews
 from topk_platform.records.run_notes import Unfinished, read_data
-from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mark, read_checked
 from topk_platform.records.storage.checksums import newest
+from topk_platform.records.storage.delta import Writing
 from topk_platform.records.storage.lease import Lease, strays
 from topk_platform.records.storage.opened import Opened
 from topk_platform.records.storage.sound import read_parquet, sound_rows
@@ -196,8 +196,7 @@ class _Repair:
         taken = [*_tables(self.store), *_tables(self.store.at(QUARANTINE)), FOLDER]
         folder = f"{FOLDER}-{max(map(_number, taken)) + 1}"
         schema = rows.schema if len(rows) else ledger_schema(())
-        delta.create(self.store, folder, schema)
-        table = delta.Writing(self.store, schema, folder)
+        table = Writing(self.store, schema, folder)
         if len(rows):
             table.append(rows)
         opened = Opened.of(self.store, folder)

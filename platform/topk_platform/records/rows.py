@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Curves", "Late", "Row", "RowViews", "to_rows"]
+__all__ = ["Curves", "Late", "Row", "RowViews"]
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -118,13 +118,6 @@ class _View(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
-
-
-def to_rows(table: pa.Table) -> list[Row]:
-    """Return a table's rows as dictionaries, three times as fast as Arrow. Equal texts share one object."""
-    columns = [_items(column) for column in table.columns]
-    names = table.column_names
-    return [dict(zip(names, items, strict=True)) for items in zip(*columns, strict=True)]
 
 
 def _items(column: pa.ChunkedArray) -> list[Any]:

@@ -181,7 +181,7 @@ def arms_to_json(table: Table, histories: Mapping[str, ArmHistory]) -> str:
 
     Args:
         table: The study's table with all its arms.
-        histories: Each arm's history, by the arm's identity.
+        histories: Each arm's history, by the arm's ID.
     """
     cells = {row["arm_id"]: key for key, rows in table.confirmations.items() for row in rows.values()}
     result = {

@@ -32,7 +32,7 @@ class Held:
     Args:
         study: The study, with the requested budget.
         ledger: Its ledger, which may not exist yet.
-        histories: Each arm's history, by the arm's identity.
+        histories: Each arm's history, by the arm's ID.
         store: The store as the user typed it; empty for the default.
         folder: The folder of datasets that the last run was given; empty if it was given none.
         changed: Whether nothing recorded counts for the study or the code as they are now, so that ``study`` and
@@ -48,7 +48,7 @@ class Held:
 
     @cached_property
     def results(self) -> dict[str, ArmResults]:
-        """Every arm's results that count within the budget, by the arm's identity."""
+        """Every arm's results that count within the budget, by the arm's ID."""
         return results_of(self.study, self.histories)
 
     @cached_property
@@ -175,7 +175,7 @@ def _cells(
     across: str,
     read: ReadRanks | None,
 ) -> tuple[dict[CellKey, Cell], dict[str, int]]:
-    """Return the cells, and how many confirmations lack their ranks, by arm identity."""
+    """Return the cells, and how many confirmations lack their ranks, by arm ID."""
     arms = {arm_id: history.arm for arm_id, history in histories.items()}
     named = {(a.regime.name, a.model.label): i for i, a in arms.items() if a.loss.label == study.baseline}
     compared: dict[str, list[str]] = {}  # by the baseline of their regime and model; "" for arms without one

@@ -119,7 +119,7 @@ def runs_of_all(study: Study, results: Mapping[str, ArmResults]) -> dict[str, Ru
 
     Args:
         study: The study, which names the metrics and the baseline.
-        results: Each arm's results that count, by arm identity.
+        results: Each arm's results that count, by arm ID.
     """
     columns: dict[tuple[str, str], dict[str, Runs]] = {}
     for arm_id, of_arm in results.items():

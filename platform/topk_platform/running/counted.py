@@ -33,7 +33,7 @@ def in_environment(
 
     Args:
         study: The study.
-        identities: The identities whose environment is replaced, by arm identity.
+        identities: The identities whose environment is replaced, by arm ID.
         environment: See :func:`~topk_platform.training.environment`.
     """
     searching = {study.arm_id(arm) for arm in study.arms if arm.is_searched}
@@ -72,7 +72,7 @@ def finished(progress: StudyProgress, identities: Mapping[str, Identity]) -> dic
 
     Args:
         progress: The study's state.
-        identities: Which rows count, by arm identity; arms whose data are not known are left out.
+        identities: Which rows count, by arm ID; arms whose data are not known are left out.
     """
     done = [arm_id for arm_id, arm in progress.arms.items() if not arm.left]
     trained_on = {arm_id: identities[arm_id].dataset_fingerprint for arm_id in done}
@@ -136,7 +136,7 @@ class Again:
             rows: The recorded rows.
             whole: The study as it is defined.
             part: The part that the run trains.
-            counted: Which rows count, by arm identity.
+            counted: Which rows count, by arm ID.
             options: The options of the run: whether what failed or lacks a network or a measure is trained again.
 
         Raises:

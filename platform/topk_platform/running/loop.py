@@ -137,7 +137,7 @@ class _Run:
         whole: The study as it is defined.
         part: The study with the requested arms and the requested budget.
         options: The options of the run.
-        counted: Which recorded rows count, by arm identity.
+        counted: Which recorded rows count, by arm ID.
         again: What is trained again, although the ledger has it.
         rows: The recorded rows.
         root: The store.

@@ -105,7 +105,7 @@ class Watch:
             self._events.append(f"{datetime.now(UTC):%H:%M:%S} {self.news}")
 
     def arm(self, arm_id: str) -> ArmState:
-        """Return an arm's progress, by its identity."""
+        """Return an arm's progress, by its ID."""
         arm = self.progress.arms[arm_id]
         return dataclasses.replace(
             ArmState.of(arm.arm, self._counts[arm_id], arm.left + arm.along),

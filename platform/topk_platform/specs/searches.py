@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from topk_platform.specs.fields import Checked, Count
 from topk_platform.specs.search_rules import TPE, Pruner, Quantile, Sampler
 
-__all__ = ["Repeats"]
+__all__ = ["Protocol", "Repeats"]
 
 _SPAN = 1_000_000
 

@@ -195,7 +195,7 @@ class Study:
         return tuple(dict.fromkeys(arm.model.label for arm in self.arms))
 
     def arm_id(self, arm: Arm) -> str:
-        """Return the hash of all that determines the arm's results, without its budget.
+        """Return the arm's ID: the hash of all that determines its results, without its budget.
 
         Neither the study's name is part of it nor the number of trials, seeds and searches.
         """

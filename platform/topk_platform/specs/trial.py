@@ -105,7 +105,7 @@ class Trial:
 
     Args:
         study: The study's name. Nothing that is drawn depends on it.
-        arm_id: The arm's identity.
+        arm_id: The arm's ID, see :meth:`~topk_platform.specs.Study.arm_id`.
         arm: The arm.
         topk: The k of the metrics.
         phase: ``"search"`` or ``"confirm"``.

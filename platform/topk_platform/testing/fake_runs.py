@@ -63,7 +63,7 @@ def fake_run(
             ranks of 100 images that agree with its test metrics.
         guesses: Returns the K guesses of a confirmation, see :class:`~topk_platform.records.per_image.Guesses`; by
             default guesses that agree with its ranks.
-        identities: Code, data and machine by arm identity, for tests of which trials count. By default the present code
+        identities: Code, data and machine by arm ID, for tests of which trials count. By default the present code
             and ``FAKE_DATA``, so that a real run in the same store trains everything again.
         stop_after: How many trials end before the run stops; by default all.
 

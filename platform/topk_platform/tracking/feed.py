@@ -11,7 +11,7 @@ from pathlib import Path
 
 from topk_platform.errors import UserError, reason
 from topk_platform.records.ledger import Ledger, nothing_of
-from topk_platform.records.rows import to_rows
+from topk_platform.records.rows import RowViews
 from topk_platform.records.run_notes import Unfinished
 from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import epoch_rows, trial_row
@@ -118,7 +118,7 @@ class Feed(threading.Thread):
         prepare()
         experiment = Experiment(self._ledger, self._uri, self._folder)
         missing, epochs = [row for row in self._ledger.rows() if not experiment.has(row)], defaultdict(list)
-        for epoch in to_rows(self._ledger.read("epochs")) if missing else ():
+        for epoch in RowViews(self._ledger.read("epochs")) if missing else ():
             epochs[epoch["key"]].append(epoch)
         for row in missing:
             experiment.write_trial(row, epochs[row["key"]])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform.protocol import Ended
-from topk_platform.records.rows import Curves, RowViews, to_rows
+from topk_platform.records.rows import Curves, RowViews
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TABLE = pa.table(
@@ -32,7 +32,7 @@ TABLE = pa.table(
 )
 def test_views_are_the_rows(table: pa.Table) -> None:
     views = RowViews(table)
-    assert [dict(view) for view in views] == to_rows(table) == table.to_pylist()
+    assert [dict(view) for view in views] == table.to_pylist()
     assert [views.column(name) for name in table.column_names] == [c.to_pylist() for c in table.columns]
 
 

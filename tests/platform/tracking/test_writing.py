@@ -27,7 +27,7 @@ from mlflow import MlflowClient
 from topk_platform import Study, UserError
 from topk_platform.records.files import artifact_name, write_artifact
 from topk_platform.records.ledger import Ledger
-from topk_platform.records.rows import Row, to_rows
+from topk_platform.records.rows import Row, RowViews
 from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import epoch_rows, trial_row
 from topk_platform.specs import EpochRecord, digest
@@ -48,7 +48,7 @@ def opened(folder: Path, ledger: Ledger) -> tuple[Experiment, list[str]]:
 
 def trials_of(ledger: Ledger) -> list[tuple[Row, list[Row]]]:
     """The rows of the ledger's trials, each with those of its epochs."""
-    epochs = to_rows(ledger.read("epochs"))
+    epochs = [*RowViews(ledger.read("epochs"))]
     return [(row, [epoch for epoch in epochs if epoch["key"] == row["key"]]) for row in ledger.rows()]
 
 

@@ -16,11 +16,11 @@ from deltalake.exceptions import CommitFailedError
 from topk_platform.errors import StoreError
 from topk_platform.records.storage.backends import sync
 from topk_platform.records.storage.checked_json import FOLDER
-from topk_platform.records.storage.checksums import AFTER, CHECKPOINT_INTERVAL, Checksums, log_name
+from topk_platform.records.storage.checksums import AFTER, CHECKPOINT_INTERVAL, LOG, Checksums, log_name
 from topk_platform.records.storage.opened import Opened, address, exists, one_line_errors
 from topk_platform.records.storage.store import Store
 
-__all__ = ["TakenOverError", "Writing", "create", "one_line_errors"]
+__all__ = ["TakenOverError", "Writing"]
 
 _DRIVER = "driver"
 _CONFIGURATION = {
@@ -40,19 +40,6 @@ class TakenOverError(StoreError):
     """Another process drives the study now, so this process must not write to it."""
 
 
-def create(store: Store, folder: str, schema: pa.Schema) -> None:
-    """Create an empty table, unless it exists.
-
-    Raises:
-        StoreError: if it cannot be written.
-    """
-    uri, options = address(store, folder)
-    with one_line_errors(store, "written"):
-        DeltaTable.create(
-            uri, schema, "ignore", ["kind"], configuration=_CONFIGURATION, storage_options=options
-        )
-
-
 @dataclass
 class Writing:
     """A table that only this process may write. Earlier writers fail from then on.
@@ -64,7 +51,8 @@ class Writing:
     Args:
         store: The study's folder.
         schema: The columns of the table. Further columns that it has already stay.
-        folder: The table's folder in the study's folder; by default the one that the study's mark names.
+        folder: The table's folder in the study's folder, made if it is missing; by default the one that the study's
+            mark names.
 
     Raises:
         StoreError: if the table cannot be read or written.
@@ -83,14 +71,21 @@ class Writing:
     _new: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        if not (self.folder or exists(self.store)):
-            create(self.store, FOLDER, self.schema)
+        if not (self.store.exists(f"{self.folder}/{LOG}") if self.folder else exists(self.store)):
+            self._create()
         opened = Opened.of(self.store, self.folder or None)
         self.folder, self._table, self._sums = opened.folder, opened.table, opened.sums
         with one_line_errors(self.store, "written"):
             self._sum()
             self._take_over()
             self._sum()
+
+    def _create(self) -> None:
+        uri, options = address(self.store, self.folder or FOLDER)
+        with one_line_errors(self.store, "written"):
+            DeltaTable.create(
+                uri, self.schema, "ignore", ["kind"], configuration=_CONFIGURATION, storage_options=options
+            )
 
     def _take_over(self) -> None:
         for tries_left in reversed(range(_TRIES)):

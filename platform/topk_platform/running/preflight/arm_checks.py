@@ -60,7 +60,7 @@ def check_study(
             only the data are checked; if the data changed, the arms are checked like the others.
 
     Returns:
-        Each arm's code and data, by arm identity; the environment is filled in later.
+        Each arm's code and data, by arm ID; the environment is filled in later.
 
     Raises:
         MissingDataError: if a dataset is not on disk.

@@ -44,7 +44,7 @@ class _Pace:
 
 
 def trial_seconds(arms: Sequence[ArmProgress]) -> dict[str, float]:
-    """Return the expected seconds of each arm's next trial, or ensemble, by arm identity.
+    """Return the expected seconds of each arm's next trial, or ensemble, by arm ID.
 
     Among arms that share data, network, batches and loss only the first one is timed, because the others differ only in
     their numbers of epochs and training images. If time runs out before all combinations are timed, an arm whose loss

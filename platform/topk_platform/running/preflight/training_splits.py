@@ -192,7 +192,7 @@ def note_samples(store: Store, study: Study, identities: Mapping[str, Identity])
     Args:
         store: The study's folder.
         study: The study.
-        identities: The arms' data, by arm identity.
+        identities: The arms' data, by arm ID.
     """
     noted, notes = read_data(store), {}
     for name, arm in {arm.regime.name: arm for arm in study.arms}.items():
