@@ -8,10 +8,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import loss_pictures
 import topk_losses
 from topk_losses import functional
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
@@ -259,3 +261,15 @@ def test_the_pages_with_a_formula_of_their_own_are_tried() -> None:
     """But for maxima, draws and automatic derivatives, which have none."""
     shown = {page.stem for page in FOLDER.glob("*.md") if r"\frac{\partial" in page.read_text()}
     assert shown - {"smooth_topk_hinge", "topk_entropy"} <= set(GRADIENTS)
+
+
+def test_pictures_are_of_the_losses_formulas() -> None:
+    """Cross-entropy, and Garcin et al. 2022, Table 1: of three classes the third largest score is the smallest."""
+    scores = 2 * loss_pictures.simplex(6)
+    own = -scores[:, 2] + np.log(np.exp(scores).sum(1))
+    np.testing.assert_allclose(loss_pictures.values_on("cross_entropy", {}, scores), own)
+    hinge = np.maximum(0, 1 + scores.min(1) - scores[:, 2])
+    np.testing.assert_allclose(loss_pictures.values_on("calibrated_topk_hinge", {}, scores), hinge)
+    drawn = loss_pictures.level_sets("smooth_topk_svm").axes
+    titles = [ax.get_title("left").partition("\n")[2] for ax in drawn]
+    assert titles == ["", "tau 0.01", "tau 0.1", "tau 1.0"]

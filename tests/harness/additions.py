@@ -68,8 +68,6 @@ def corners(per_class: int = 20):
                 "Noise = LabelNoise",
                 """@dataclass(frozen=True)
 class Shifted(Checked):
-    axis: ClassVar[str] = "shifted labels, probability"
-    neutral: ClassVar[float | None] = 0.0
     across_superclasses: ClassVar[bool] = True
     probability: Share
 """,
@@ -193,7 +191,7 @@ def seeds(data):
         ],
         f"{P}reports/catalogue.py": [
             (
-                '    "levels": Plot(',
+                '    "search": Plot(',
                 '    "seeds": Plot("plots.seeds:seeds", "How many seeds each cell has."),\n',
             )
         ],

@@ -36,15 +36,6 @@ __all__ = ["plot", "report", "table"]
 
 _SUFFIXES = [f".{kind}" for kind in PLOT_FILES]
 
-_By = Annotated[
-    str,
-    typer.Option(
-        "--by",
-        help="For accuracy, the x axis: a fixed parameter, or K; by default the number "
-        "in which the regimes differ.",
-    ),
-]
-
 
 def table(
     study: options.StudyOrFindings,
@@ -146,7 +137,6 @@ def plot(
             help=f"For {drawn_from('table')}: a metric, such as top5; by default the selection metric.",
         ),
     ] = "",
-    by: _By = "",
     data: options.Data = None,
     searches: options.Searches = None,
     trials: options.Trials = None,
@@ -156,9 +146,9 @@ def plot(
 ) -> None:
     """Plot a study's results from the store, or those of findings, into a file.
 
-    Example: topk plot letters_map map --to map.pdf
+    Example: topk plot letters_map differences --to map.pdf
     """
-    plots.check_options(kind, metric=metric, by=by, data=data)
+    plots.check_options(kind, metric=metric, data=data)
     findings = requested_findings(
         study,
         store,
@@ -175,9 +165,9 @@ def plot(
     check_suffix(path, _SUFFIXES)
 
     if findings:
-        figure = plots.draw(kind, plots.plotted(findings.table, metric=metric, by=by))
+        figure = plots.draw(kind, plots.plotted(findings.table, metric=metric))
     else:
-        figure = plots.plot(requested, kind, store=store, metric=metric, by=by, only=only, data=data)
+        figure = plots.plot(requested, kind, store=store, metric=metric, only=only, data=data)
     _write(path, plots.written(figure, path.suffix[1:]))
 
 

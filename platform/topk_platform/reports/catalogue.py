@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,72 +39,42 @@ class Plot:
             figure.
         title: The plot's caption in the page, which says what the plot shows and what its marks mean.
         source: The data that the plot needs. ``"table"``: the table alone, so that a file of findings is enough;
-            ``"store"``: a store with ranks, epochs, trials or networks; ``"data"``: a store and the test images;
-            ``"definition"``: the study's definition, without results.
-        by: Whether ``--by`` chooses its horizontal axis.
-        images: Whether it draws test images, which ``--data`` finds.
+            ``"store"``: a store with ranks, epochs or trials; ``"data"``: a store and the test images.
     """
 
     function: str
     title: str
-    source: Literal["table", "store", "data", "definition"] = "table"
-    by: bool = False
-    images: bool = False
+    source: Literal["table", "store", "data"] = "table"
 
     @property
-    def options(self) -> tuple[str, ...]:
-        """The options of ``topk plot`` that only some plots take."""
-        taken = {"metric": self.source == "table", "by": self.by, "data": self.images}
-        return tuple(option for option, takes in taken.items() if takes)
+    def option(self) -> str:
+        """The option of ``topk plot`` that this kind takes besides those of all; empty for none."""
+        return {"table": "metric", "store": "", "data": "data"}[self.source]
 
-
-_stored = partial(Plot, source="store")
 
 PLOTS: Mapping[str, Plot] = {
-    "accuracy": Plot(
-        "plots.comparisons:accuracy",
-        "Test accuracy: means over seeds; bands and bars are 95 % intervals.",
-        by=True,
-    ),
+    "accuracy": Plot("plots.comparisons:accuracy", "Means of the test results with their 95 % intervals."),
     "differences": Plot(
         "plots.comparisons:differences",
         "Paired differences to the baseline with 95 % intervals; full markers: Holm-corrected p below 0.05.",
     ),
-    "map": Plot(
-        "plots.comparisons:regimes",
-        "All losses in all regimes. ▲ ▼: Holm-corrected p below 0.05, hollow in a secondary metric; ≈: equivalent; "
-        "framed: the best mean of a regime.",
-    ),
-    "topk": _stored(
+    "topk": Plot(
         "plots.curves:topk",
         "Accuracy over all k, from the kept ranks; bands are 95 % t-intervals over seeds.",
-    ),
-    "confusion": _stored(
-        "plots.confusion:confusion",
-        "Which classes are among the K guesses for which; look-alikes are framed, or the worst pairs shown.",
-        images=True,
+        "store",
     ),
     "guesses": Plot(
         "plots.pictures:guesses",
         "Test images with their K guesses, each beside an image of every guessed class; the true class is framed.",
         "data",
-        images=True,
     ),
-    "regions": _stored(
-        "plots.regions:regions",
-        "Where on the ring class 2 is guessed, by share of seeds: full, the first guess; faint, one of the K.",
-    ),
-    "training": _stored(
+    "training": Plot(
         "plots.curves:training",
         "Validation accuracy of the confirmed runs; bands are 95 % t-intervals over seeds.",
+        "store",
     ),
-    "search": _stored(
-        "plots.curves:search", "Search trials by parameter: how far each is below its arm's best."
-    ),
-    "levels": Plot(
-        "plots.levels:levels",
-        "The losses for three classes and K = 2, with their first trial's values; the scores' sum is 2.",
-        "definition",
+    "search": Plot(
+        "plots.curves:search", "Search trials by parameter: how far each is below its arm's best.", "store"
     ),
 }
 """Every kind of plot by name, in the order of the page."""
@@ -145,10 +114,8 @@ def drawn_from(*sources: str) -> str:
         sources: The sources, as in :class:`Plot`; by default all.
 
     Example:
-        >>> drawn_from("definition")
-        'levels'
         >>> drawn_from("table")
-        'accuracy, differences or map'
+        'accuracy or differences'
     """
     return or_of(name for name, plot in PLOTS.items() if not sources or plot.source in sources)
 

@@ -23,7 +23,7 @@ from topk_platform.specs.loss import *
 from topk_platform.specs.metric_names import *
 from topk_platform.specs.recipe import *
 from topk_platform.specs.regime_conditions import *
-from topk_platform.specs.regime_conditions import CONDITIONS, Condition, Noise, strength
+from topk_platform.specs.regime_conditions import CONDITIONS, Condition, Noise
 from topk_platform.specs.search_rules import *
 from topk_platform.specs.search_rules import Pruner, Sampler
 from topk_platform.specs.searches import *
@@ -32,7 +32,7 @@ from topk_platform.specs.space import *
 from topk_platform.specs.study import *
 from topk_platform.specs.trial import *
 
-__all__ = ["CONDITIONS", "Condition", "Noise", "Pruner", "Sampler", "strength"]
+__all__ = ["CONDITIONS", "Condition", "Noise", "Pruner", "Sampler"]
 __all__ += arm.__all__
 __all__ += claims.__all__
 __all__ += codec.__all__

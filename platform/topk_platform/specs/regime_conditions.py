@@ -1,17 +1,14 @@
 """The conditions of a regime, which change the training split of its dataset.
 
-Each condition is a frozen dataclass. Its class also holds what plots and contracts need:
-
-- ``axis``: the title of its strength, which is its first field, on a plot's axis; empty if it has no such number;
-- ``neutral``: the strength that changes nothing, if there is one;
-- ``across_superclasses``: whether it may give a sample a label of another superclass.
+Each condition is a frozen dataclass. Its ``across_superclasses`` is whether it may give a sample a label of another
+superclass, which contracts check.
 
 Functions in :mod:`topk_platform.data.conditions` apply the conditions to a dataset.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, get_args
 
 from topk_platform.specs.fields import Checked, Count, Part, Rule, Share
@@ -36,8 +33,6 @@ class LabelNoise(Checked):
         probability: In ``[0, 1]``.
     """
 
-    axis: ClassVar[str] = "label noise, probability"
-    neutral: ClassVar[float | None] = 0.0
     across_superclasses: ClassVar[bool] = False
 
     probability: Share
@@ -51,8 +46,6 @@ class LongTail(Checked):
         ratio: Largest class count over the smallest, at least 1.
     """
 
-    axis: ClassVar[str] = "imbalance, largest over smallest class"
-    neutral: ClassVar[float | None] = 1.0
     across_superclasses: ClassVar[bool] = False
 
     ratio: Annotated[float, Rule("at least 1", lambda value: value >= 1)]
@@ -70,8 +63,6 @@ class TrainFraction(Checked):
             class. The dataset must name the groups of its training images.
     """
 
-    axis: ClassVar[str] = "fraction of the training data"
-    neutral: ClassVar[float | None] = 1.0
     across_superclasses: ClassVar[bool] = False
 
     fraction: Part
@@ -90,8 +81,6 @@ class PerClass(Checked):
             which are the same for all classes. The dataset must name the groups of its training images.
     """
 
-    axis: ClassVar[str] = "training samples per class"
-    neutral: ClassVar[float | None] = None
     across_superclasses: ClassVar[bool] = False
 
     samples: Count
@@ -113,8 +102,6 @@ class ConfusionNoise(Checked):
             large, most of the drawn labels equal the old ones.
     """
 
-    axis: ClassVar[str] = ""
-    neutral: ClassVar[float | None] = None
     across_superclasses: ClassVar[bool] = True
 
     file: _File
@@ -131,8 +118,6 @@ class NoisyLabels(Checked):
             sample of each label. Training samples that are not in the file keep their labels.
     """
 
-    axis: ClassVar[str] = ""
-    neutral: ClassVar[float | None] = None
     across_superclasses: ClassVar[bool] = True
 
     file: _File
@@ -142,16 +127,6 @@ Noise = LabelNoise | ConfusionNoise | NoisyLabels
 """The conditions that change labels."""
 
 Condition = Noise | TrainFraction | LongTail | PerClass
-"""All conditions. If regimes differ by several of them, the horizontal axis of a plot shows the first of these."""
+"""All conditions."""
 
 CONDITIONS: tuple[type[Condition], ...] = get_args(Condition)
-
-
-def strength(condition: Condition) -> float:
-    """Return the strength of a condition that has an ``axis``: its first field.
-
-    Example:
-        >>> strength(LongTail(20))
-        20.0
-    """
-    return float(getattr(condition, fields(condition)[0].name))

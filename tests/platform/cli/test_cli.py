@@ -115,7 +115,7 @@ status | store 'runs' holds no study
 status --store LAB.py | cannot be read
 replay abc --store LAB.py | cannot be read
 table digits --claims --by class | are for a table
-plot digits map --data here | --data is for the plot
+plot digits differences --data here | --data is for the plot
 replay abc --no-train --data here | --data and --trust are for
 replay abc --no-train --trust my_lab | --data and --trust are for
 new arrays_of_mine --from LAB.py --size 64 | --size is for

@@ -36,9 +36,9 @@ def test_suggested_commands_name_the_reference(reference: str) -> None:
     study = load_study(reference)
     assert command("run", study, given={}) == f"topk run {reference}"
     smoke = requested_study(reference, smoke=True)
-    assert command("plot", smoke, "map", given={}) == f"topk plot {reference} map --smoke"
+    assert command("plot", smoke, "topk", given={}) == f"topk plot {reference} topk --smoke"
     assert load_study(reference.partition(":")[0] + ":made").name == "my-study"
-    assert command("plot", made().smoke(), "map", given={}) == "topk plot my-study map --smoke"
+    assert command("plot", made().smoke(), "topk", given={}) == "topk plot my-study topk --smoke"
 
 
 def test_a_typo_in_a_reference_is_answered_with_the_studies_of_its_module(
@@ -122,7 +122,7 @@ def suggestions() -> Iterator[tuple[str, tuple[str, ...]]]:
                 and isinstance(node.args[0], ast.Constant)
             ):
                 rest = [part for part in node.args[2:] if not isinstance(part, ast.Starred)]
-                texts = (part.value if isinstance(part, ast.Constant) else "map" for part in rest)
+                texts = (part.value if isinstance(part, ast.Constant) else "topk" for part in rest)
                 yield node.args[0].value, tuple(texts)
 
 

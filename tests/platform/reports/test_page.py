@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from topk_platform import (
-    Arm,
     Claim,
     Contrast,
     Float,
@@ -35,7 +34,6 @@ from topk_platform.errors import UserError
 from topk_platform.reports.answer import answer
 from topk_platform.reports.catalogue import PLOTS
 from topk_platform.reports.page import markdown_report
-from topk_platform.reports.plots.axis import axis_of
 from topk_platform.reports.result_tables import result_tables
 from topk_platform.reports.text_tables import markdown_parts
 from topk_platform.results import from_store
@@ -192,8 +190,8 @@ def test_the_numbers_of_the_page_are_the_tables(page: str, table: Table) -> None
 def test_the_page_has_verdicts_and_all_plots_that_results_make(page: str) -> None:
     assert "ahead: undecided" in page and "&lt;b&gt;leads&lt;/b&gt;" in page
     drawn = set(re.findall('<figure id="plot-(.*?)">', page))
-    assert drawn == set(PLOTS) - {"regions", "guesses"} and page.count("<svg") == len(drawn)
-    assert re.findall("No plot of (.*?):", page) == ["guesses"]  # and none that no result could make
+    assert drawn == set(PLOTS) - {"guesses"} and page.count("<svg") == len(drawn)
+    assert re.findall("No plot of (.*?):", page) == ["guesses"]
     assert page.count('<details class="printed"><summary>noise-') == 5  # results by class
 
 
@@ -284,15 +282,22 @@ def test_without_a_ledger_there_is_no_page(tmp_path: Path) -> None:
         report_of(a_study(), store=tmp_path)
 
 
-def test_accuracy_is_drawn_at_the_regimes_numbers_with_the_tables_means(store: Path, table: Table) -> None:
-    made = plot_of(a_study(), "accuracy", store=store, metric="top1")
-    (ax,) = made.axes
-    assert ax.get_xlabel() == "label noise, probability"
-    for line in ax.lines:
-        row = str(line.get_label())
-        cells = [table.cells[row, column, "top1"].value for column in table.columns]
-        assert list(line.get_xdata()) == [0.0, 0.2, 0.4, 0.6, 0.8]  # type: ignore[arg-type]
-        assert list(line.get_ydata()) == [100 * cell.mean for cell in cells if cell]  # type: ignore[arg-type]
+@pytest.mark.parametrize("kind", ["accuracy", "differences"])
+def test_intervals_are_drawn_in_the_row_of_their_loss(store: Path, table: Table, kind: str) -> None:
+    made = plot_of(a_study(), kind, store=store, metric="top1")
+    names = [label.get_text() for label in made.axes[0].get_yticklabels()]
+    rows = [name.replace(" ", "_").replace("\n", "_") for name in names]
+    for column, ax in zip(table.columns, made.axes, strict=True):
+        assert ax.get_title("left") == column and len(ax.containers) == len(rows)
+        for row, bar in zip(rows, ax.containers, strict=True):
+            cell = table.cells[row, column, "top1"]
+            drawn = cell.value if kind == "accuracy" else cell.difference
+            (marker, _, (interval,)) = bar.lines  # type: ignore[attr-defined]
+            assert drawn is not None and marker.get_xydata().tolist() == [[100 * drawn.mean, rows.index(row)]]
+            ends = interval.get_segments()[0][:, 0]
+            assert ends == pytest.approx([100 * drawn.low, 100 * drawn.high])
+            hollow = kind == "differences" and not cell.mark
+            assert (marker.get_markerfacecolor() == "none") == hollow
 
 
 def test_curves_over_k_pass_through_the_tables_numbers(store: Path, table: Table) -> None:
@@ -308,10 +313,9 @@ def test_curves_over_k_pass_through_the_tables_numbers(store: Path, table: Table
     ("kind", "changes", "named"),
     [
         ("accuracy", {"metric": "top7"}, "--metric"),
-        ("accuracy", {"by": "tau"}, "--by"),
         ("accuracy", {"only": "nothing*"}, "nothing"),
         ("search", {"metric": "top3"}, "--metric"),  # which this plot does not use
-        ("map", {"by": "K"}, "--by"),
+        ("differences", {"data": "here"}, "--data"),
     ],
 )
 def test_what_cannot_be_plotted_is_refused(
@@ -319,19 +323,6 @@ def test_what_cannot_be_plotted_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=named):
         plot_of(a_study(), kind, store=store, **changes)
-
-
-def arms_with(*taus: float) -> list[Arm]:
-    losses = [Loss("smooth_topk_svm", fixed={"tau": tau}, label=f"svm-{tau}") for tau in taus]
-    return list(grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1)))
-
-
-def test_the_axis_is_the_number_in_which_arms_differ() -> None:
-    axis = axis_of(arms_with(0.1, 1.0, 10.0))
-    assert axis is not None and axis.title == "tau" and axis.log
-    assert sorted(axis.positions.values()) == [0.1, 1.0, 10.0]
-    assert set(axis.series.values()) == {"smooth_topk_svm"}
-    assert axis_of(arms_with(1.0)) is None
 
 
 def test_a_table_prints_as_a_table_and_shows_itself(table: Table) -> None:

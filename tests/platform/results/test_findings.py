@@ -136,7 +136,7 @@ def test_marks_are_corrected_for_arms_that_select_by_a_metric_that_is_not_shown(
 
 def test_plots_that_want_a_table_alone_are_drawn(file: Path) -> None:
     data = plots.plotted(Findings.read(file).table)
-    for kind in ("map", "differences", "accuracy"):
+    for kind in ("differences", "accuracy"):
         assert plots.written(plots.draw(kind, data), "svg")
     for kind in ("topk", "training", "search"):
         with pytest.raises(NothingToPlotError):
@@ -188,7 +188,7 @@ def test_commands_write_and_read_findings(
         decision.verdict for decision in decide(a_study(), store=store)
     ]
     picture = tmp_path / "map.svg"
-    assert topk("plot", file, "map", "--to", str(picture))[0] == 0
+    assert topk("plot", file, "differences", "--to", str(picture))[0] == 0
     assert picture.read_bytes().startswith(b"<?xml")
 
 

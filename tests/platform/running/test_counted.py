@@ -152,7 +152,7 @@ def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(store: Pat
 
 COMMANDS = {
     "ranks": ("table", "report", "plot topk", "export"),
-    "guesses": ("plot confusion", "report"),
+    "guesses": ("plot guesses", "report"),
     "network": ("export",),
 }
 

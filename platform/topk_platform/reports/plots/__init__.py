@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import UserError, unknown_name
 from topk_platform.reports.catalogue import PLOT_FILES, PLOTS, function_of, or_of
-from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, UnsuitedStudyError, styled
+from topk_platform.reports.plots.plot_data import NothingToPlotError, Plotted, styled
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.table import Table, main_metric
 from topk_platform.specs import Study
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NothingToPlotError",
     "Plotted",
-    "UnsuitedStudyError",
     "check_options",
     "draw",
     "plot",
@@ -36,7 +35,6 @@ def plot(
     *,
     store: str | Path = "runs",
     metric: str = "",
-    by: str = "",
     only: str | Sequence[str] | None = None,
     data: str | Path | None = None,
 ) -> Figure:
@@ -48,20 +46,18 @@ def plot(
         store: Folder or URI of the results.
         metric: The test metric, for plots that are drawn from the table; by default the metric by which most arms
             select, if tables show it.
-        by: The horizontal axis of ``"accuracy"``: a parameter that is fixed in the losses, or ``"K"``; by default the
-            number in which the regimes differ.
         only: A glob over the names of the arms, ``regime/model/loss``, or several.
         data: The folder of datasets, for plots with test images; by default that of the last run.
 
     Raises:
         UserError: if the store has no results of the study, there is no such kind or metric, the plot does not use
-            ``metric``, ``by`` or ``data`` that is given, or there is nothing to draw for this kind.
+            ``metric`` or ``data`` that is given, or there is nothing to draw for this kind.
     """
     check_call(plot, locals())
-    check_options(kind, metric=metric, by=by, data=data)
-    held = read(study, store, curves=True, needed=PLOTS[kind].source != "definition")
-    shown = plotted(held, metric=metric, by=by, only=only)
-    if not PLOTS[kind].images:
+    check_options(kind, metric=metric, data=data)
+    held = read(study, store, curves=True, needed=True)
+    shown = plotted(held, metric=metric, only=only)
+    if PLOTS[kind].source != "data":
         return draw(kind, shown)
     from topk_platform.data import data_at  # noqa: PLC0415 - torch, which only plots with test images need
 
@@ -74,21 +70,18 @@ def check_options(kind: str, **options: object) -> None:
     if kind not in PLOTS:
         raise unknown_name("kind of plot", kind, PLOTS)
     for option, value in options.items():
-        if value and option not in PLOTS[kind].options:
-            taking = or_of(name for name, known in PLOTS.items() if option in known.options)
+        if value and option != PLOTS[kind].option:
+            taking = or_of(name for name, known in PLOTS.items() if known.option == option)
             raise UserError(f"--{option} is for the plot {taking}, got {str(value)!r} for the plot {kind!r}")
 
 
-def plotted(
-    results: Held | Table, *, metric: str = "", by: str = "", only: str | Sequence[str] | None = None
-) -> Plotted:
+def plotted(results: Held | Table, *, metric: str = "", only: str | Sequence[str] | None = None) -> Plotted:
     """Return the data that plots are drawn from.
 
     Args:
         results: The study's results in the store, with the epochs of its trials; or the table of findings, from which
-            plots of ranks, epochs, trials or networks cannot be drawn.
+            plots of ranks, epochs or trials cannot be drawn.
         metric: As in :func:`plot`.
-        by: As in :func:`plot`.
         only: As in :func:`plot`, for results in a store.
 
     Raises:
@@ -102,7 +95,7 @@ def plotted(
         table = results
     else:
         table = results.table_of(results.study.only(only).arms) if only else results.table
-    return Plotted(held, table, metric or main_metric(table.study), by)
+    return Plotted(held, table, metric or main_metric(table.study))
 
 
 def draw(kind: str, data: Plotted) -> Figure:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from topk_platform.reports import plots
 from topk_platform.reports.catalogue import PLOTS
-from topk_platform.reports.plots import NothingToPlotError, Plotted, UnsuitedStudyError
+from topk_platform.reports.plots import NothingToPlotError, Plotted
 from topk_platform.reports.plots.plot_data import INK
 from topk_platform.reports.words import command
 
@@ -43,7 +43,7 @@ class Drawn:
 
 
 def drawings(data: Plotted) -> list[Drawn]:
-    """Return the plots that suit the study's design; a plot that cannot be drawn yet has the reason instead."""
+    """Return all kinds of plots; one that cannot be drawn has the reason instead."""
     result: list[Drawn] = []
     if len(data.arms) > _ARMS:
         many = f"the study has {len(data.arms):,} arms, and a page draws at most {_ARMS:,}; to draw some of them:"
@@ -54,8 +54,6 @@ def drawings(data: Plotted) -> list[Drawn]:
     for kind, plot in PLOTS.items():
         try:
             file = plots.written(plots.draw(kind, data), "svg")
-        except UnsuitedStudyError:
-            continue
         except NothingToPlotError as error:
             result.append(Drawn(kind, plot.title, why=str(error)))
             continue

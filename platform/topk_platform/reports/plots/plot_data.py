@@ -1,50 +1,27 @@
-"""The data that plots are drawn from, the errors where there is nothing to draw, and the look of each loss."""
+"""The data that plots are drawn from, the look of each loss, and the error where there is nothing to draw."""
 
 from __future__ import annotations
 
 import colorsys
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from topk_platform.errors import UserError
 from topk_platform.records.history import ArmHistory
-from topk_platform.records.per_image import read_guesses
 from topk_platform.records.rows import Row
 from topk_platform.results.from_store import Held
 from topk_platform.results.intervals import Estimate
 from topk_platform.results.table import Table, row_and_column
-from topk_platform.specs import Arm, Study, less_is_better
+from topk_platform.specs import Arm, Study
 
-__all__ = [
-    "COLUMN",
-    "INK",
-    "OTHERS",
-    "PAGE",
-    "Look",
-    "NothingToPlotError",
-    "Plotted",
-    "RunGuesses",
-    "UnsuitedStudyError",
-    "looks",
-    "styled",
-]
+__all__ = ["INK", "Look", "NothingToPlotError", "Plotted", "looks", "styled"]
 
-COLUMN = 3.5
-"""The width of a journal's column, in inches."""
-PAGE = 7.2
-"""The width of a page, in inches."""
 INK = "#1b1b1b"
 """The colour of text and of the baseline; a page in dark mode replaces it."""
-OTHERS = "#BDBDBD"
-"""The colour of the losses that a crowded plot does not name."""
 
 _MARKERS = "osD^vPX"
 # The palette of Okabe and Ito, with a grey in place of its yellow, which is too pale for lines on white.
@@ -74,6 +51,15 @@ _SETTINGS: Mapping[str, Any] = {
     "pdf.fonttype": 42,
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
 }
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Apply the settings above to all figures that are drawn or written inside this context, and to no others."""
+    import matplotlib as mpl  # noqa: PLC0415 - only plots need it
+
+    with mpl.rc_context(dict(_SETTINGS)):  # type: ignore[arg-type]  # matplotlib types its keys as literals
+        yield
 
 
 @dataclass(frozen=True)
@@ -122,42 +108,8 @@ def _colour(position: int) -> str:
     return "#" + "".join(f"{round(255 * part):02X}" for part in parts)
 
 
-@contextmanager
-def styled() -> Iterator[None]:
-    """Apply the settings above to all figures that are drawn or written inside this context, and to no others."""
-    import matplotlib as mpl  # noqa: PLC0415 - only plots need it
-
-    with mpl.rc_context(dict(_SETTINGS)):  # type: ignore[arg-type]  # matplotlib types its keys as literals
-        yield
-
-
-_CROWD, _NAMED = 16, 8  # with more than 16 rows, only the baseline and 8 other losses are named
-
-
 class NothingToPlotError(UserError):
     """There is nothing to draw for a kind of plot; the message says why."""
-
-
-class UnsuitedStudyError(NothingToPlotError):
-    """A kind of plot does not suit the study's design: it could draw none of the study's results."""
-
-
-class RunGuesses(NamedTuple):
-    """A confirmed run's guesses for its test images.
-
-    Attributes:
-        arm: Its arm.
-        seed: Its seed.
-        images: The test split's fingerprint.
-        labels: The true class of each image, ``(N,)``.
-        guesses: The K guesses, best first, ``(N, K)``.
-    """
-
-    arm: Arm
-    seed: int
-    images: str
-    labels: npt.NDArray[np.int64]
-    guesses: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -167,14 +119,12 @@ class Plotted:
     Args:
         source: The results in the store, with the epochs of the trials; None for findings, which have only a table.
         table: The table of the arms to draw.
-        metric: The metric to draw, on the test split, or on the validation split in plots of validation results.
-        by: The quantity on the horizontal axis, in plots that let the user choose it; empty for the default.
+        metric: The test metric to draw, in plots that are drawn from the table.
     """
 
     source: Held | None
     table: Table
     metric: str
-    by: str = ""
 
     @property
     def study(self) -> Study:
@@ -189,15 +139,16 @@ class Plotted:
         return self.source
 
     @cached_property
-    def looks(self) -> Mapping[str, Look]:
-        """How each loss is drawn, by its label; this does not depend on which arms are shown."""
-        return looks((arm.loss.label for arm in self.study.arms), self.study.baseline)
-
-    @cached_property
     def arms(self) -> dict[tuple[str, str], Arm]:
         """The arms that are drawn, by row and column of the table."""
         result = {row_and_column(self.study, self.table.across, arm): arm for arm in self.study.arms}
         return {key: arm for key, arm in result.items() if key in self.table.confirmations}
+
+    @cached_property
+    def looks(self) -> dict[tuple[str, str], Look]:
+        """How each arm is drawn, by row and column: as its loss is in all plots, whichever arms are shown."""
+        of_losses = looks((arm.loss.label for arm in self.study.arms), self.study.baseline)
+        return {key: of_losses[arm.loss.label] for key, arm in self.arms.items()}
 
     def estimates(self, *, difference: bool) -> dict[tuple[str, str], Estimate]:
         """Return the means of the metric to draw, or their differences to the baseline, by row and column."""
@@ -206,56 +157,15 @@ class Plotted:
         return {key: estimate for key, estimate in values.items() if estimate is not None}
 
     def columns(self, keys: Iterable[tuple[str, str]]) -> list[str]:
-        """Return the columns of some arms, in the order of the table.
-
-        Args:
-            keys: The row and the column of each arm.
-        """
+        """Return the columns of some arms, given by row and column, in the order of the table."""
         drawn = {column for _, column in keys}
         return [column for column in self.table.columns if column in drawn]
 
     def completed(self, key: tuple[str, str]) -> list[Row]:
-        """Return the rows of an arm's completed confirmations."""
-        rows = self.table.confirmations.get(key, {}).values()
-        return [row for row in rows if row["status"] == "completed"]
-
-    def guessed(self, key: tuple[str, str]) -> Iterator[RunGuesses]:
-        """Yield the guesses of an arm's completed confirmations that kept them, in the order of their seeds."""
-        held = self.held
-        for seed, row in sorted(self.table.confirmations.get(key, {}).items()):
-            kept = read_guesses(held.ledger.store, row) if row["status"] == "completed" else None
-            ranks = held.ranks([row]).get(row["key"])
-            if kept is not None and ranks is not None:
-                yield RunGuesses(self.arms[key], seed, ranks.images, ranks.label, kept.classes)
+        """Return the rows of an arm's completed confirmations, in the order of their seeds."""
+        rows = sorted(self.table.confirmations.get(key, {}).items())
+        return [row for _, row in rows if row["status"] == "completed"]
 
     def history(self, arm: Arm) -> ArmHistory:
         """Return an arm's history."""
         return self.held.histories[self.study.arm_id(arm)]
-
-    @cached_property
-    def named(self) -> frozenset[str]:
-        """The rows that are drawn with a colour and a name: all of them if there are at most sixteen.
-
-        With more rows, these are the rows of the baseline and of the eight losses whose differences to the baseline
-        have the largest sums over all columns and models. The other rows are grey. This choice only makes the plot
-        readable; it is not a test.
-        """
-        rows = self.table.rows
-        if len(rows) <= _CROWD:
-            return frozenset(rows)
-        leads: Counter[str] = Counter()
-        for key, estimate in (self.estimates(difference=False) | self.estimates(difference=True)).items():
-            sign = -1 if less_is_better(self.metric) else 1
-            leads[self.arms[key].loss.label] += sign * estimate.mean  # type: ignore[assignment]
-        del leads[self.study.baseline or ""]
-        leading = {self.study.baseline, *(label for label, _ in leads.most_common(_NAMED))}
-        return frozenset(row for (row, _), arm in self.arms.items() if arm.loss.label in leading)
-
-    def line_look(self, row: str, column: str) -> Look:
-        """Return how the loss of a cell is drawn in a plot of many losses: in grey if it is not :attr:`named`."""
-        result = self.look(row, column)
-        return result if row in self.named else replace(result, colour=OTHERS)
-
-    def look(self, row: str, column: str) -> Look:
-        """Return how the loss of a cell is drawn."""
-        return self.looks[self.arms[row, column].loss.label]

@@ -1,8 +1,7 @@
-"""Plots with test images: the right images, names and frames, the worst pairs of classes, and what they need."""
+"""The plot of test images: the right images, names and frames, and what it needs."""
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,20 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
-from scipy import sparse
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, grid, plot
+from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
 from topk_platform.data import Dataset, Split, from_tensors, load
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import read_guesses, read_ranks
 from topk_platform.records.storage.store import Store
-from topk_platform.reports.plots import NothingToPlotError, UnsuitedStudyError
-from topk_platform.reports.plots.pictures import draw_pairs, pixels_of, worst_pairs
-from topk_platform.reports.plots.plot_data import RunGuesses
+from topk_platform.reports.plots import NothingToPlotError
+from topk_platform.reports.plots.drawing import figure
+from topk_platform.reports.plots.pictures import tile
 from topk_platform.testing import fake_run
 
 K = 3
@@ -101,7 +98,7 @@ def test_there_are_no_images_of_what_is_none(
     )
     study = a_study(dataset)
     fake_run(study, tmp_path / "runs", lambda _: 0.5)
-    with pytest.raises(UnsuitedStudyError, match=message):
+    with pytest.raises(NothingToPlotError, match=message):
         plot(study, "guesses", store=tmp_path / "runs")
 
 
@@ -146,40 +143,7 @@ def test_of_features_their_images_are_drawn(
     assert all(np.abs(pixels - image[::8, ::8]).max((1, 2, 3)).min() < 1e-6 for image in drawn)
 
 
-SIZES = {"classes": 6, "superclasses": 3, "train": 1, "validation": 1, "test": 3, "size": 8}
-REGIME = Regime("images", "synthetic_images", options=SIZES)
-ARM = Arm(REGIME, Model("linear"), Loss("cross_entropy"), k=2, recipe=Recipe(1))
-
-
-@given(st.integers(2, 7), st.integers(1, 12), st.integers(0, 2**16))
-def test_the_worst_pairs_are_a_plain_loops(classes: int, count: int, seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    shares = draw.integers(0, 3, (classes, classes)) / 2
-    pairs = itertools.combinations(range(classes), 2)
-    ordered = sorted((-(shares[a, b] + shares[b, a]), a, b) for a, b in pairs if shares[a, b] + shares[b, a])
-    assert worst_pairs(sparse.csr_array(shares), count) == [(a, b) for _, a, b in ordered][:count]
-
-
-def test_each_pair_has_an_image_of_both_that_was_confused() -> None:
-    data = load(REGIME)
-    labels = data.test.labels.numpy()
-    guesses = np.stack([labels, (labels + 3) % 6], 1)
-    guesses[labels == 4, 1] = 5  # so that no image of class 4 has class 1 among its guesses
-    guesses[7] = 2, 0  # the second image of class 2: the only one with class 0
-    shares = sparse.csr_array(([0.9, 0.5, 1 / 3], ([1, 0, 2], [4, 3, 0])), (6, 6))
-    tested = RunGuesses(ARM, 1, data.test.fingerprint, labels, guesses)
-    made = draw_pairs(shares, list("abcdef"), tested, "a title")
-    (ax,) = made.axes
-    drawn = [np.asarray(image.get_array()) for image in ax.images]
-    expected = [3, 12, 0, 9, 0, 7]  # the first image with the other class among its guesses, else the first
-    pixels = pixels_of(data, expected)
-    assert len(drawn) == 6 and all(np.array_equal(a, pixels[i]) for a, i in zip(drawn, expected, strict=True))
-    texts = [text.get_text() for text in ax.texts]
-    assert texts == ["b", "e", "90 %, 0 %", "a", "d", "50 %, 0 %", "a", "c", "0 %, 33 %"]
-
-
-def test_without_the_images_there_are_names_and_shares() -> None:
-    labels, shares = np.arange(6), sparse.csr_array(([1.0], ([0], [1])), (6, 6))
-    tested = RunGuesses(ARM, 1, "others", labels, labels[:, None])
-    (ax,) = draw_pairs(shares, list("abcdef"), tested, "a title").axes
-    assert not ax.images and [text.get_text() for text in ax.texts] == ["a", "b", "100 %, 0 %"]
+def test_names_with_dollar_signs_are_no_formulas() -> None:
+    made = figure(3, 3)
+    tile(made.subplots(), None, 0, 0, "$ $")
+    FigureCanvasAgg(made).draw()
