@@ -29,7 +29,7 @@ ALLOWED = {
         "protocol",
     },  # values of a study; Optuna's distributions of a space, for importances
     # how they are shown; losses and kept networks, for what is drawn of them
-    "reports": {"results", "records", "protocol", "training", "models", "data"},  # a plot shows test images
+    "reports": {"results", "records", "protocol", "data"},  # a plot shows test images
     "running": {"data", "models", "training", "protocol", "records", "results", "reports", "tracking"},
     "tracking": {"records"},  # MLflow is filled from the ledger alone
     # networks at work, with their numbers
