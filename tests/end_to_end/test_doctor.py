@@ -138,9 +138,3 @@ def test_a_run_refuses_all_of_it_in_one_line(visited: Any, lab: Path, nodes: Clu
     assert line.startswith("topk: the cluster cannot train study birds: ")
     assert all(f"{check}, 127.0.0.1 (" in line for check in ("code", "data", "store"))
     assert list((lab / "runs").iterdir()) == []
-
-
-def test_a_cluster_that_does_not_answer_is_a_finding(visited: Any, lab: Path) -> None:
-    out, _ = visited.topk("plan", "doctor_lab:study", "--address", "127.0.0.1:9", "--json", code=1)
-    (result,) = json.loads(out)["findings"]
-    assert result["check"] == "cluster" and "no Ray cluster answers at '127.0.0.1:9'" in result["finding"]

@@ -54,21 +54,6 @@ def test_a_study_stays_on_the_kind_that_it_is_pinned_to(nodes: Cluster, visited:
     assert result == [{"CPU": 1.0, "GPU": 0.5, "accelerator_type:L4": 0.001}] * len(result) != []
 
 
-def test_a_kind_that_is_not_there_is_reported_with_those_that_are(nodes: Cluster, visited: Any) -> None:
-    store = visited.folder / "unknown"
-    arguments = ("run", "lab:on_gpu", "--store", store, "--address", nodes.address, "--wait", "0")
-    _, err = visited.topk(*arguments, "--accelerator", "A100", code=2)
-    assert "needs {'CPU': 1, 'GPU': 0.5, 'accelerator_type:A100': 0.001} on one node" in err
-    assert "'accelerator_type:T4': 1.0" in err and "'accelerator_type:L4': 1.0" in err
-    assert not store.exists()
-
-
-def test_a_study_on_the_cpu_has_no_kind_of_gpu(visited: Any) -> None:
-    store = visited.folder / "cpu"
-    _, err = visited.topk("run", "lab:plain", "--store", store, "--accelerator", "L4", code=2)
-    assert "accelerator must" in err
-
-
 def test_each_slice_of_mig_is_a_gpu_of_the_machine(visited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its UUID, which is what a process that was given it sees, and gives to CUDA."""
     slices = ["MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb"]

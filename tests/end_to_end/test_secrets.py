@@ -122,14 +122,3 @@ def test_no_secret_is_left_anywhere(
     assert any(name.startswith("ray ") for name, _ in left)
     result = [(name, secret) for name, text in left for secret, value in PLANTED.items() if value in text]
     assert result == []
-
-
-def test_credentials_in_a_stores_address_are_refused_and_not_repeated(lab: Any) -> None:
-    secret = PLANTED["OF_AN_ADDRESS"]
-    for uri in (
-        f"s3://key:{secret}@bucket",
-        f"s3://bucket?secret_access_key={secret}",
-        f"nosuch://a:{secret}@b",
-    ):
-        out, err = lab.topk("run", "lab:plain", "--store", uri, code=2)
-        assert "store" in err and secret not in out + err

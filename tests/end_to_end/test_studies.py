@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
@@ -116,49 +115,6 @@ def test_grown_on_one_worker_it_holds_what_it_holds_at_once_on_two(
     assert numbers(before) <= numbers(table)
 
 
-SEARCHED = """
-from topk_platform import TPE, Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
-
-rate = {"learning_rate": Float(0.01, 1, log=True)}
-
-
-def study(searches=1):
-    how = Protocol(TPE(random=1), pruner=NoPruning(), searches=searches)
-    losses = [Loss("smooth_topk_svm", rate, {"learning_rate": 0.1}), Loss("cross_entropy")]
-    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1), protocol=how)
-    return Study("searched", arms, topk=(1, 3), trials=3 * searches, seeds=2 * searches)
-
-
-once, thrice = study(), study(3)
-"""
-
-
-@pytest.mark.slow
-def test_searches_are_added_to_a_study_that_has_run(shared: Any, tmp_path: Path) -> None:
-    """What has run is not trained again, and the result is that of three searches from the start, bit for bit."""
-    (shared.folder / "searched_lab.py").write_text(SEARCHED)
-    grown, direct = tmp_path / "grown", tmp_path / "direct"
-    out, _ = shared.topk("run", "searched_lab:once", "--store", grown)
-    assert "7 trials ran" in out  # three of the search, and two seeds of both losses
-    before = rows_of(grown, "searched")
-    out, _ = shared.topk("run", "searched_lab:once", "--searches", "3", "--store", grown)
-    assert "14 trials ran" in out  # three of each further search, and two seeds of both losses for each
-    out, _ = shared.topk("run", "searched_lab:thrice", "--store", direct)
-    assert "21 trials ran" in out
-    after = rows_of(grown, "searched")
-    assert before.items() <= after.items()
-    assert rows(grown, "searched") == rows(direct, "searched")
-    of_three, _ = shared.topk("table", "searched_lab:once", "--store", grown, "--searches", "3", "--json")
-    assert of_three == shared.topk("table", "searched_lab:thrice", "--store", direct, "--json")[0]
-    command = ("table", "searched_lab:once", "--store", grown, "--json")
-    assert of_three == shared.topk(*command)[0]  # what the last run was asked for
-    assert of_three != shared.topk(*command, "--searches", "1")[0]
-
-
-def rows_of(store: Path, study: str) -> dict[str, dict[str, Any]]:
-    return {row["key"]: filled(dict(row)) for row in Ledger.open(Store.open(store), study).rows()}
-
-
 @pytest.mark.slow
 def test_a_study_over_ones_own_things(shared: Any, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -184,16 +140,6 @@ def test_a_study_over_ones_own_things(shared: Any, tmp_path: Path) -> None:
     out, _ = shared.topk(*command, tmp_path / "moved")
     assert "0 trials ran" in out
     assert not any(str(tmp_path) in row["config"] for row in rows)
-
-
-@pytest.mark.slow
-def test_the_study_that_a_page_shows_runs(shared: Any, tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "study.md").read_text()
-    (study,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    (shared.folder / "page_lab.py").write_text(study)
-    out, _ = shared.topk("run", "page_lab:study", "--smoke", "--workers", "1", "--store", tmp_path)
-    assert "16 trials ran" in out
-    assert "top-3 accuracy" in out
 
 
 @pytest.mark.slow

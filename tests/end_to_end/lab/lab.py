@@ -169,10 +169,6 @@ def on_gpu():
     return study("none", device="cuda", gpus=0.5)
 
 
-def too_large():
-    return study("none", threads=9)
-
-
 def slow_to_start():
     return study("none", start_limit=0.01)
 
