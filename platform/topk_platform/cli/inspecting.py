@@ -60,7 +60,7 @@ def replay(
         print_json({**_as_data(recorded), **({"replay": _replayed(replayed)} if replayed else {})})
     elif replayed:
         _print_replay(replayed)
-    raise typer.Exit(Exit.FAILED if replayed and replayed.differing else Exit.DONE)
+    raise typer.Exit(Exit.FAILED if replayed and replayed.differences else Exit.DONE)
 
 
 def _as_data(recorded: RecordedTrial) -> dict[str, Any]:
@@ -102,9 +102,8 @@ def _replayed(replayed: Replay) -> dict[str, Any]:
         **named,
         "validation": record.validation,
         "test": record.test,
-        "differing": replayed.differing,
+        "differing": list(replayed.differences),
         "largest": replayed.largest,
-        "code_version": replayed.code_version,
         "changed": replayed.changed,
         "environment": replayed.environment,
     }
@@ -123,8 +122,8 @@ def _print_replay(replayed: Replay) -> None:
     for name, value in replayed.largest.items():
         say(f"  {name:<28} differs by at most {value:.2g}")
     say(
-        f"differs from its record in {first_few(replayed.differing, _NAMED)}"
-        if replayed.differing
+        f"differs from its record in {first_few(list(replayed.differences), _NAMED)}"
+        if replayed.differences
         else "the same as its record, bit for bit"
     )
 
