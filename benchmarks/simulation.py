@@ -35,10 +35,10 @@ from ray.tune.execution import tune_controller
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 from topk_platform.running import tuner as tuning
-from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.connecting import connected
 from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.dispatcher import Dispatcher
+from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.tracking.answering import tracking_uri
@@ -300,7 +300,7 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
         if mlflow:
             feed.start()
             writer.committed = partial(put_all, feed)
-        where = Cluster(workers), Budget(), store.at(study.name).address, RunOptions(workers=workers)
+        where = Cluster(workers), Limits(), store.at(study.name).address, RunOptions(workers=workers)
         faults = tuning.tune_trials(study, progress, writer.put, lambda _event: None, *where)
         writer.flush()
         feed.close()

@@ -12,8 +12,8 @@ from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.storage.store import Store
 from topk_platform.running import loop
 from topk_platform.running import tuner as tuning
-from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Cluster
+from topk_platform.running.limits import Limits
 from topk_platform.running.summary import Outcome
 from topk_platform.running.watching import Event
 from topk_platform.specs import Study, Trial, TrialRecord
@@ -41,17 +41,17 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
         keep: Callable[[TrialRecord], None],
         notify: Callable[[Event], None],
         _cluster: Cluster,
-        budget: Budget,
+        limits: Limits,
         store: str,
         *_options: object,
     ) -> Outcome:
-        while trials := progress.next_trials(budget.allows):
-            budget.begin(trials[0].key, trials[0].arm_id, len(trials))
+        while trials := progress.next_trials(lambda *start: not limits.against(*start)):
+            limits.note_handed(trials[0].key, trials[0].arm_id, len(trials))
             for trial, record in zip(trials, train(trials, Store.open(store)), strict=True):
                 keep(record.replace_versions(**trial.environment))
                 progress.end(trial, Ended.from_record(record))
                 notify(Event("ended", (trial,), record))
-            budget.end(trials[0].key, ended=True)
+            limits.note_end(trials[0].key, ended=True)
         return Outcome()
 
     replace_ray(patch, tune)

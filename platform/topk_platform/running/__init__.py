@@ -3,7 +3,7 @@
 - ``loop`` runs a study: read it first, from top to bottom;
 - a trial's way: ``dispatcher`` asks the protocol which one is next, ``tuner`` gives it to Ray Tune, ``trainable`` and
   ``worker`` train it, and ``recording`` hands its record to the ledger's writer before the next one is asked for;
-- ``counted`` says what of the ledger counts, and ``budget`` holds the run's limits;
+- ``counted`` says what of the ledger counts, and ``limits`` holds the run's limits;
 - ``plan`` says what a run would do, and ``replaying`` trains one recorded trial again;
 - ``watching``, ``views`` and ``summary`` show a run;
 - ``preflight`` checks a study before anything starts;

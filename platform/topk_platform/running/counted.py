@@ -19,7 +19,7 @@ from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few, plural
 from topk_platform.versions import differences
 
-__all__ = ["Again", "as_checked", "expected", "finished", "in_environment", "outdated"]
+__all__ = ["Retraining", "as_checked", "expected", "finished", "in_environment", "outdated"]
 
 _NAMED = 3  # files, or components, in a line
 _KIND = ("arm", "arm_id", "code_version", "dataset_fingerprint", "versions")
@@ -108,7 +108,7 @@ def outdated(ledger: Ledger, counted: Mapping[str, Identity], left: Collection[s
 
 
 @dataclass(frozen=True)
-class Again:
+class Retraining:
     """What is trained again, although the ledger has it.
 
     Args:
@@ -118,7 +118,7 @@ class Again:
             files are set aside, tables report them as missing.
 
     Example:
-        >>> print(Again(unsound=[Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")]))
+        >>> print(Retraining(unsound=[Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")]))
         1 confirmation is trained again: ranks/0a1b.parquet, guesses/0a1b.parquet are gone or damaged
     """
 
@@ -129,7 +129,7 @@ class Again:
     @classmethod
     def of(
         cls, rows: StudyRows, whole: Study, part: Study, counted: Mapping[str, Identity], options: RunOptions
-    ) -> Again:
+    ) -> Retraining:
         """Return what a run trains again; the files of all confirmations are read.
 
         Args:

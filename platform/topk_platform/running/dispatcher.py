@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
 from topk_platform.protocol import StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.run_notes import OpenTrial
-from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Lifeline
+from topk_platform.running.limits import Limits
 from topk_platform.running.summary import Outcome
+from topk_platform.running.trainable import Order, Report
 from topk_platform.running.watching import Event, EventKind
 from topk_platform.specs import Trial, TrialRecord
 
@@ -25,7 +26,6 @@ PAUSES: Sequence[float] = (1.0, 4.0, 16.0, 64.0, 256.0)
 """Seconds before each further try of a trial that a fault has stopped; so many times Tune starts it again."""
 
 _FAULT = re.compile(rf"(?:[\w.]+\.)?({'|'.join(FAULTS)}): (.*)")
-_INTERNAL = ("kept", "patience", "records", "refused", "fault", "why")
 
 
 @dataclass
@@ -57,8 +57,8 @@ class Dispatcher:
         progress: The study's state.
         keep: Called with every record, to hand it to the ledger, before trials that depend on it may start.
         notify: Called with every event; for a record, after ``keep``.
-        order: The settings that every process gets besides its trials.
-        budget: The limits of the run.
+        order: The settings that every process gets; each also gets its trials.
+        limits: The limits of the run.
         line: Checks whether Ray still runs.
         clock: A monotonic clock, in seconds.
 
@@ -71,8 +71,8 @@ class Dispatcher:
     progress: StudyProgress
     keep: Callable[[TrialRecord], None]
     notify: Callable[[Event], None]
-    order: Mapping[str, Any]
-    budget: Budget = field(default_factory=Budget)
+    order: Order
+    limits: Limits = field(default_factory=Limits)
     line: Lifeline = field(default_factory=Lifeline)
     clock: Callable[[], float] = time.monotonic
     refusal: str = ""
@@ -90,7 +90,7 @@ class Dispatcher:
     @property
     def ends(self) -> bool:
         """Whether the run ends although trials run: the time is used up, a worker has refused, or an error came."""
-        return bool(self.refusal) or self.error is not None or self.budget.over
+        return bool(self.refusal) or self.error is not None or bool(self.limits.reached)
 
     @property
     def done(self) -> bool:
@@ -99,21 +99,25 @@ class Dispatcher:
 
     def _may_start(self, arm_id: str, trials: int) -> bool:
         """Return whether so many trials of an arm may start, besides those that were started and stay open."""
-        return self.budget.allows(arm_id, len(self.outcome.open) + trials)
+        return not self.limits.against(arm_id, len(self.outcome.open) + trials)
 
-    def start(self, tune_id: str) -> dict[str, Any] | None:
+    def next_config(self, tune_id: str) -> dict[str, Any] | None:
         """Return Tune's configuration of the next trial or ensemble; None while nothing can start."""
-        trials = () if self.done else self.progress.next_trials(self._may_start, self.budget.pace)
+        trials = () if self.done else self.progress.next_trials(self._may_start, self._pace)
         if not trials:
             return None
         self._handed[tune_id] = _Handed(trials, self.clock(), self.order["start_limit"])
-        self.budget.begin(tune_id, trials[0].arm_id, len(trials))
+        self.limits.note_handed(tune_id, trials[0].arm_id, len(trials))
         self._send("started", trials)
         recorded = [trial.key for trial in trials if self.progress.has_ended(trial)]
-        each = {"trials": [trial.to_json() for trial in trials], "recorded": recorded, "pause": 0.0}
+        order: Order = {**self.order, "trials": [trial.to_json() for trial in trials], "recorded": recorded}
         first = trials[0]
         shown = {"arm": first.arm.name, "key": first.key, "seed": first.seed, **dict(first.values)}
-        return {**shown, "order": {**self.order, **each}}
+        return {**shown, "order": order}
+
+    def _pace(self, arm_id: str) -> float:
+        """Return the expected time of an arm's trial, for the order of arms; equal for all if nothing is known."""
+        return self.limits.durations.of(arm_id, unknown=1.0)
 
     def _send(self, kind: EventKind, trials: tuple[Trial, ...], **facts: Any) -> None:
         try:
@@ -121,15 +125,15 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - raised again outside of Tune, which would hide it in its own error
             self.error = self.error or error
 
-    def running(self, tune_id: str) -> None:
+    def note_start(self, tune_id: str) -> None:
         """Note that a trial's process has started."""
         handed = self._handed[tune_id]
         handed.since, handed.patience = self.clock(), self.order["start_limit"]
-        self.budget.run(tune_id)
+        self.limits.note_start(tune_id)
 
     def receive(self, tune_id: str, message: dict[str, Any]) -> None:
         """Process a message about a trial, and remove the parts that are not for Tune and its other callbacks."""
-        own = {name: message.pop(name) for name in _INTERNAL if name in message}
+        own = cast(Report, {name: message.pop(name) for name in Report.__annotations__ if name in message})
         handed = self._handed[tune_id]
         handed.since, handed.kept = self.clock(), max(handed.kept, own.get("kept", 0))
         if message.get("epoch"):
@@ -139,7 +143,7 @@ class Dispatcher:
             self._send("progress", handed.trials, epoch=message.get("epoch", 0), value=value)
             return
         del self._handed[tune_id]
-        self.budget.end(tune_id, ended="records" in own)
+        self.limits.note_end(tune_id, ended="records" in own)
         if "records" in own:
             self._record(handed.trials, [TrialRecord.from_json(text) for text in own["records"]])
         elif "refused" in own:
@@ -152,7 +156,7 @@ class Dispatcher:
         """Keep the records of trials that ended together, then let the trials that wait for them start."""
         for trial, record in zip(trials, records, strict=True):
             self._furthest.pop(trial.key, None)
-            self.budget.learn(record)
+            self.limits.note_record(record)
             if self.progress.has_ended(trial):
                 self.progress.release(trial)  # of an ensemble that was cut off while its records were written
             elif self._keep(record):
@@ -181,19 +185,19 @@ class Dispatcher:
             text: Tune's text about the fault.
         """
         handed = self._handed[tune_id]
-        self.budget.end(tune_id, ended=False)
-        self.budget.begin(tune_id, handed.trials[0].arm_id, len(handed.trials))
-        self._again(handed, self._fault(handed, text))
+        self.limits.note_end(tune_id, ended=False)
+        self.limits.note_handed(tune_id, handed.trials[0].arm_id, len(handed.trials))
+        self._note_fault(handed, self._fault(handed, text))
         return PAUSES[min(max(tries, 1), len(PAUSES)) - 1]
 
-    def lose(self, tune_id: str, tries: int, text: str) -> None:
+    def give_up(self, tune_id: str, tries: int, text: str) -> None:
         """Note that Tune does not start a trial again: hand it out once more if it got further, or leave it open."""
         handed = self._handed.pop(tune_id)
-        self.budget.end(tune_id, ended=False)
+        self.limits.note_end(tune_id, ended=False)
         fault, key = self._fault(handed, text), handed.trials[0].key
         if tries <= len(PAUSES) or handed.kept > self._furthest.get(key, 0):
             self._furthest[key] = handed.kept
-            self._again(handed, fault)
+            self._note_fault(handed, fault)
             self._release(handed.trials)
         else:
             self._leave(handed.trials, fault)
@@ -205,7 +209,7 @@ class Dispatcher:
             return StalledError(f"its process showed no progress for {silent:.0f} s")
         return LostProcessError(text)
 
-    def _again(self, handed: _Handed, fault: FaultError) -> None:
+    def _note_fault(self, handed: _Handed, fault: FaultError) -> None:
         self.progress.again += 1
         self._send("again", handed.trials, why=f"{fault.kind}: {fault}")
 
@@ -225,10 +229,10 @@ class Dispatcher:
 
     def close(self) -> None:
         """Take back the trials that Tune still had at its end; the next run continues them from their checkpoints."""
-        cut = self.budget.over or self.error is not None
+        cut = bool(self.limits.reached) or self.error is not None
         for tune_id, handed in [*self._handed.items()]:
             del self._handed[tune_id]
-            self.budget.end(tune_id, ended=False)
+            self.limits.note_end(tune_id, ended=False)
             self._release(handed.trials)
             if cut:
                 self._send("cut", handed.trials)

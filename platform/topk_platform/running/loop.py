@@ -24,11 +24,11 @@ from topk_platform.records.writer import Writer
 from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.words import command
 from topk_platform.results import build_table
-from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Cluster, on_cluster
 from topk_platform.running.cluster.reaching import Patience
-from topk_platform.running.counted import Again, as_checked, expected, finished, in_environment, outdated
-from topk_platform.running.recording import Recorder, closing, drawing
+from topk_platform.running.counted import Retraining, as_checked, expected, finished, in_environment, outdated
+from topk_platform.running.limits import Limits
+from topk_platform.running.recording import Recorder, drawing
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Outcome, Summary
 from topk_platform.running.views import own_console, view_on
@@ -103,15 +103,15 @@ def run(
     )
     with view as show, data_at(options.data):
         rows = StudyRows(ledger, whole.arms)
-        counted, again = _checked(whole, part, rows, options, waiting or warnings.warn)
+        counted, retraining = _checked(whole, part, rows, options, waiting or warnings.warn)
         return _Run(
-            whole, part, options, counted, again, rows, store, mlflow, patience, show, callbacks
+            whole, part, options, counted, retraining, rows, store, mlflow, patience, show, callbacks
         ).run()
 
 
 def _checked(
     whole: Study, part: Study, rows: StudyRows, options: RunOptions, notify: Callable[[str], object]
-) -> tuple[dict[str, Identity], Again]:
+) -> tuple[dict[str, Identity], Retraining]:
     """Check the study and its data; return which rows count now, and what is trained again although it is there."""
     from topk_platform.running.preflight.arm_checks import check_device, check_imported, check_study  # noqa: PLC0415 - torch
     from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415 - torch
@@ -120,13 +120,13 @@ def _checked(
     if options.address is None:
         check_device(part)
     counted = expected(part, rows.ledger, options)
-    again = Again.of(rows, whole, part, counted, options)
-    histories = {} if options.retry_failed else again.without(rows.histories(part, counted))
+    retraining = Retraining.of(rows, whole, part, counted, options)
+    histories = {} if options.retry_failed else retraining.without(rows.histories(part, counted))
     checked = check_study(part, options.download, finished(progress_of(part, counted, histories), counted))
     for note in notes_on_data(part):
         notify(f"Note: {note}")
     now = as_checked(checked, counted)
-    return now, again if now == counted else Again.of(rows, whole, part, now, options)
+    return now, retraining if now == counted else Retraining.of(rows, whole, part, now, options)
 
 
 @dataclass
@@ -138,9 +138,9 @@ class _Run:
         part: The study with the requested arms and the requested budget.
         options: The options of the run.
         counted: Which recorded rows count, by arm ID.
-        again: What is trained again, although the ledger has it.
+        retraining: What is trained again, although the ledger has it.
         rows: The recorded rows.
-        root: The store.
+        store: The store.
         mlflow: The URI of the run's MLflow; None for none.
         patience: How long to wait for a cluster; it reports what the run waits for.
         notify: Called with every event.
@@ -151,18 +151,18 @@ class _Run:
     part: Study
     options: RunOptions
     counted: dict[str, Identity]
-    again: Again
+    retraining: Retraining
     rows: StudyRows
-    root: Store
+    store: Store
     mlflow: str | None
     patience: Patience
     notify: OnEvent
     callbacks: Sequence[Any] = ()
-    budget: Budget = field(init=False)
+    limits: Limits = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ledger, self.store = self.rows.ledger, self.rows.ledger.store
-        self.budget = Budget(self.options, self.part.gpus)
+        self.ledger, self.folder = self.rows.ledger, self.rows.ledger.store
+        self.limits = Limits(self.options, self.part.gpus)
 
     def run(self) -> Summary:
         """Run the study, and return the summary."""
@@ -170,25 +170,25 @@ class _Run:
             self._identify(cluster)
             self._remove_what_is_trained_again(writer)
             progress = self._progress()
-            feed = None if self.mlflow is None else Feed(self.mlflow, self.ledger, self.root.local)
-            recorder = Recorder(self.ledger, writer, feed, drawing(self.root.address))
-            forget(self.store, self.rows.keys)
+            feed = None if self.mlflow is None else Feed(self.mlflow, self.ledger, self.store.local)
+            recorder = Recorder(self.ledger, writer, feed, drawing(self.store.address))
+            forget(self.folder, self.rows.keys)
             outcome = self._train_and_write(progress, recorder, cluster)
             if not progress.left and self.part == self.whole:
                 with suppress(StoreError):  # those of trials that no longer count would stay for ever
-                    forget(self.store)
+                    forget(self.folder)
             self._note_unfinished(outcome, recorder.tracking_error)
             return self._summary(progress, recorder, outcome)
 
     def _remove_what_is_trained_again(self, writer: Writer) -> None:
         self.rows.refresh()  # another run may have written before this one locked the ledger
-        if self.again.keys or self.again.damaged:
-            self.again = Again.of(self.rows, self.whole, self.part, self.counted, self.options)
-        for file in self.again.damaged:
-            self.store.quarantine(file.name)
-        if line := str(self.again):
+        if self.retraining.keys or self.retraining.damaged:
+            self.retraining = Retraining.of(self.rows, self.whole, self.part, self.counted, self.options)
+        for file in self.retraining.damaged:
+            self.folder.quarantine(file.name)
+        if line := str(self.retraining):
             self.patience.say(line)
-        writer.remove(self.again.keys)
+        writer.remove(self.retraining.keys)
         self.rows.refresh()
 
     def _known(self, study: Study) -> dict[str, ArmHistory]:
@@ -196,20 +196,20 @@ class _Run:
 
     def _cluster(self) -> AbstractContextManager[Cluster]:
         left = progress_of(self.part, self.counted, self.rows.histories(self.part, self.counted)).left
-        if not left and not self.again.keys:
+        if not left and not self.retraining.keys:
             return nullcontext(Cluster())
-        return on_cluster(self.part, self.options, self.root, self.patience)
+        return on_cluster(self.part, self.options, self.store, self.patience)
 
     def _identify(self, cluster: Cluster) -> None:
         """Note which rows count, now that the machines are known, and note the run's plan and its data."""
         if cluster.environment is not None:
             self.counted = in_environment(self.part, self.counted, cluster.environment)
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
-        noted = finished_before(read_plan(self.store), self.part, self._has_ended)
-        note_plan(self.store, noted, self.options.data)
+        noted = finished_before(read_plan(self.folder), self.part, self._has_ended)
+        note_plan(self.folder, noted, self.options.data)
         from topk_platform.running.preflight.training_splits import note_samples  # noqa: PLC0415 - torch
 
-        note_samples(self.store, self.part, self.counted)
+        note_samples(self.folder, self.part, self.counted)
 
     def _has_ended(self, study: Study) -> bool:
         return not progress_of(study, self.counted, self.rows.histories(study, self.counted)).left
@@ -217,25 +217,32 @@ class _Run:
     def _progress(self) -> StudyProgress:
         """Return the study's state, and note the times of ended trials for the run's limits."""
         histories = self.rows.histories(self.part, self.counted)
-        self.budget.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
+        self.limits.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
         return progress_of(self.part, self.counted, histories)
 
     def _train_and_write(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Outcome:
-        """Train the remaining trials and write the tables; return how the run ended."""
+        """Train the remaining trials and write the tables, also after an error; return how the run ended."""
         if progress.left:
             self.rows.release()  # while trials run, the driver needs the memory but not the rows
-        hurry = partial(self._hurry, recorder)
-        with closing(lambda: recorder.close(self.whole, self._known), hurry):
+        try:
             outcome = self._train(progress, recorder, cluster)
-            outcome.note_end(progress, self.budget)
-            if outcome.interrupted:
-                hurry()
-            recorder.hurry = bool(outcome.lost)
+            outcome.note_end(progress, self.limits)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                self._stop_waiting(recorder)
+            try:
+                recorder.close(self.whole, self._known)
+            except Exception as another:  # noqa: BLE001 - a note of the first error, which is usually its cause
+                error.add_note(f"The tables could not be written: {another!r}")
+            raise
+        if outcome.interrupted:
+            self._stop_waiting(recorder)
+        recorder.close(self.whole, self._known, at_once=bool(outcome.lost))
         return outcome
 
     def _train(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Outcome:
         """Hand the remaining trials to Ray Tune; return how they ended."""
-        watch = Watch(self.whole.name, progress, self.budget.durations, cluster.slots)
+        watch = Watch(self.whole.name, progress, self.limits.durations, cluster.slots)
 
         def notified(event: Event) -> None:
             watch(event)
@@ -249,13 +256,13 @@ class _Run:
         notified(Event("begun", why="; ".join(outdated(self.ledger, self.counted, left))))
         from topk_platform.running import tuner as tuning  # noqa: PLC0415 - Ray, which a finished study does not need
 
-        with Noting(self.store, watch):
+        with Noting(self.folder, watch):
             if self.options.address is None:
-                self.budget.guess_unknown(progress)
-            setup = (cluster, self.budget, self.store.address, self.options, self.callbacks)
+                self.limits.guess_unknown(progress)
+            setup = (cluster, self.limits, self.folder.address, self.options, self.callbacks)
             return tuning.tune_trials(self.part, progress, recorder.keep, notified, *setup)
 
-    def _hurry(self, recorder: Recorder) -> None:
+    def _stop_waiting(self, recorder: Recorder) -> None:
         """After an interrupt, wait less for the store, and say why the run has not ended yet."""
         recorder.writer.hurry()
         if recorder.feed is not None:
@@ -271,7 +278,7 @@ class _Run:
             ran=recorder.ran,
             left=progress.left,
             tracking_error=recorder.tracking_error,
-            folder=self.store.uri,
+            folder=self.folder.uri,
             outcome=outcome,
             beyond=sum(arm.beyond for arm in progress.arms.values()),
             only=self.options.globs,
@@ -281,12 +288,12 @@ class _Run:
     def _table(self) -> StudyTable:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         study = replace(study, changed=self.part.changed)
-        table = build_table(study, self._known(study), self.part.arms, partial(read_all_ranks, self.store))
+        table = build_table(study, self._known(study), self.part.arms, partial(read_all_ranks, self.folder))
         return StudyTable.of(replace(table, given=self.options.given))
 
     def _note_unfinished(self, outcome: Outcome, tracking_error: str) -> None:
         """Note the work that is left, for `topk status`; arms of which all trials were tried are noted anew."""
         tried = () if outcome.interrupted or outcome.partial or outcome.lost else self.part.arms
-        before, names = Unfinished.read(self.store), {arm.name for arm in self.whole.arms}
+        before, names = Unfinished.read(self.folder), {arm.name for arm in self.whole.arms}
         settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
-        before.after(outcome.open, settled, tracking_error).note(self.store)
+        before.after(outcome.open, settled, tracking_error).note(self.folder)

@@ -16,7 +16,7 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import as_recorded
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import local_workers
-from topk_platform.running.counted import Again, as_checked, finished, outdated
+from topk_platform.running.counted import Retraining, as_checked, finished, outdated
 from topk_platform.running.preflight.recorded_speeds import recorded_seconds
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study, digest
@@ -135,7 +135,7 @@ def plan(
     ledger = Ledger.open(Store.open(options.store), study.name)
     part = options.part(as_recorded(whole, ledger))
     counted, rows = last_counted(ledger, part), StudyRows(ledger, part.arms)
-    histories = Again.of(rows, part, part, counted, RunOptions()).without(rows.histories(part, counted))
+    histories = Retraining.of(rows, part, part, counted, RunOptions()).without(rows.histories(part, counted))
     progress = progress_of(part, counted, histories)
     done = finished(progress, counted)
     if len(done) == len(histories):
@@ -171,7 +171,7 @@ def _plan_with_data(
             checked = check_study(study, options.download and here, done)
             counted = as_checked(checked, counted)
             samples, notes = samples_of(study), notes_on_data(study)
-        histories = Again.of(rows, study, study, counted, RunOptions()).without(
+        histories = Retraining.of(rows, study, study, counted, RunOptions()).without(
             rows.histories(study, counted)
         )
         progress = progress_of(study, counted, histories)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,12 +23,16 @@ from topk_platform.specs import Study, TrialRecord
 from topk_platform.tracking.feed import Feed
 from topk_platform.tracking.trials import ARMS
 
-__all__ = ["Recorder", "closing", "drawing"]
+__all__ = ["Recorder", "drawing"]
 
-_HURRIED_SECONDS = 2.0
+_LAST_SECONDS = 2.0  # for MLflow once Ray is lost, because a cluster's driver is then ended soon
 
 
-def drawing(store: str) -> Callable[[Study], Mapping[str, bytes]] | None:
+Pictures = Callable[[Study], Mapping[str, bytes]]
+"""Makes a study's report and plots, by file name."""
+
+
+def drawing(store: str) -> Pictures | None:
     """Return the function that makes a study's report and plots for MLflow, by file name; drawing takes seconds.
 
     Args:
@@ -63,16 +67,14 @@ class Recorder:
         pictures: Makes the report and the plots for MLflow; None for none.
         ran: How many trials have ended.
         tracking_error: Why MLflow is behind; empty if it is not.
-        hurry: Whether only seconds are left for MLflow. It then gets no report, and the next run fills in the rest.
     """
 
     ledger: Ledger
     writer: Writer
     feed: Feed | None = None
-    pictures: Callable[[Study], Mapping[str, bytes]] | None = None
+    pictures: Pictures | None = None
     ran: int = 0
     tracking_error: str = ""
-    hurry: bool = False
     _ended: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -101,18 +103,25 @@ class Recorder:
             forget(self.ledger.store, self._ended)
             self._ended.clear()
 
-    def close(self, whole: Study, known: Callable[[Study], dict[str, ArmHistory]]) -> None:
+    def close(
+        self, whole: Study, known: Callable[[Study], dict[str, ArmHistory]], *, at_once: bool = False
+    ) -> None:
         """Wait for the ledger, write the tables, wait for MLflow, and keep its error, if any.
 
-        A further interrupt ends this at once, without a wait for MLflow: the next run fills in what it lacks.
+        A further interrupt ends this without a wait for MLflow: the next run fills in what it lacks.
+
+        Args:
+            whole: The study as it is defined.
+            known: Returns the histories of a study's arms.
+            at_once: Whether only seconds are left. MLflow then gets no report.
         """
         try:
             self._flush()
-            self._write_tables(whole, known(whole))
+            self._write_tables(whole, known(whole), None if at_once else self.pictures)
         except Exception:
-            self._close_feed()
+            self._close_feed(at_once=at_once)
             raise
-        self._close_feed()
+        self._close_feed(at_once=at_once)
 
     def _flush(self) -> None:
         self.writer.flush()
@@ -120,11 +129,13 @@ class Recorder:
             raise self.writer.error
         self._forget()
 
-    def _close_feed(self) -> None:
+    def _close_feed(self, *, at_once: bool) -> None:
         if self.feed is not None:
-            self.tracking_error = self.feed.close(_HURRIED_SECONDS) if self.hurry else self.feed.close()
+            self.tracking_error = self.feed.close(_LAST_SECONDS) if at_once else self.feed.close()
 
-    def _write_tables(self, whole: Study, histories: Mapping[str, ArmHistory]) -> None:
+    def _write_tables(
+        self, whole: Study, histories: Mapping[str, ArmHistory], pictures: Pictures | None
+    ) -> None:
         store = self.ledger.store
         ranks = partial(read_all_ranks, store)
         table = build_table(whole, histories, ranks=ranks)
@@ -139,26 +150,4 @@ class Recorder:
             write_snapshot(self.ledger, counting)  # last, because is_current reads it
         if self.feed is not None:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            draw = None if self.hurry or self.pictures is None else partial(self.pictures, whole)
-            self.feed.put_files(texts, draw)
-
-
-@contextmanager
-def closing(close: Callable[[], None], hurry: Callable[[], None]) -> Iterator[None]:
-    """Call ``close`` at the end in any case; if the block raises an error, raise that error again.
-
-    Args:
-        close: Called at the end.
-        hurry: Called first after an interrupt, because the user is waiting.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            hurry()
-        try:
-            close()
-        except Exception as another:  # noqa: BLE001 - reported as a note of the first error, which is usually its cause
-            error.add_note(f"The tables could not be written: {another!r}")
-        raise
-    close()
+            self.feed.put_files(texts, None if pictures is None else partial(pictures, whole))

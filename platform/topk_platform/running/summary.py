@@ -14,7 +14,7 @@ from topk_platform.records.run_notes import OpenTrial
 from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.text_tables import as_text
 from topk_platform.reports.words import command, only_words
-from topk_platform.running.budget import Budget
+from topk_platform.running.limits import Limits
 from topk_platform.specs.checks import plural
 
 __all__ = ["Outcome", "Summary", "problems"]
@@ -38,14 +38,22 @@ class Outcome:
     partial: str = ""
     interrupted: bool = False
 
-    def note_end(self, progress: StudyProgress, budget: Budget) -> None:
-        """Note why the run has ended, from the study's progress and the budget at its end."""
+    def note_end(self, progress: StudyProgress, limits: Limits) -> None:
+        """Note why the run has ended, from the study's progress and its limits at its end."""
         if self.lost or not progress.left:
             return
-        # Open trials count as started, see Dispatcher.
-        used_up = progress.held(lambda arm_id, trials: budget.allows(arm_id, len(self.open) + trials))
-        if budget.over or used_up:
-            self.partial = ", ".join(sorted(budget.held))
+        reached = limits.reached
+        used_up = set(reached)
+
+        def may_start(arm_id: str, trials: int) -> bool:
+            against = limits.against(
+                arm_id, len(self.open) + trials
+            )  # open trials count as started, see Dispatcher
+            used_up.update(against)
+            return not against
+
+        if reached or progress.held(may_start):
+            self.partial = ", ".join(sorted(used_up))
         else:
             self.interrupted = not progress.stuck
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import faulthandler
 import os
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import ray
 from ray import tune
@@ -16,11 +16,48 @@ from topk_platform.running.cluster.machine import local_cpus
 if TYPE_CHECKING:
     from topk_platform.running.worker import Work
 
-__all__ = ["TrialTrainable", "own_cores"]
+__all__ = ["Order", "Report", "TrialTrainable", "own_cores"]
 
 _LONGEST_SECONDS = 2.0  # the longest time between two messages while steps are made
 _ARM_SECONDS = 1.0  # each new limit of the watchdog starts a thread
 _STDERR = 2
+
+
+class Order(TypedDict):
+    """What a process is told to train, under ``order`` in Tune's configuration of a trial.
+
+    ``trials`` are as JSON; ``recorded`` are the keys of those that have a record, such as some members of an ensemble.
+    ``folder`` and ``data`` are the study's folder and the folder of datasets; ``share`` is a trial's part of a GPU.
+    ``pause`` and the limits are in seconds; see :class:`~topk_platform.specs.Study` for the limits.
+    """
+
+    trials: list[str]
+    recorded: list[str]
+    pause: float
+    folder: str
+    data: str
+    checkpoint_seconds: float
+    time_limit: float
+    start_limit: float
+    report_seconds: float
+    share: float
+    measures: Mapping[str, str]
+
+
+class Report(TypedDict, total=False):
+    """What a process reports to the driver alone, in its messages to Tune beside ``done`` and the epoch's metrics.
+
+    While a trial trains, ``kept`` is the step of its last checkpoint, and ``patience`` the seconds after which the
+    process ends itself if it is silent. At the end there are its ``records``, as JSON, or why it was ``refused``, or a
+    ``fault`` by the name of its class, and ``why``.
+    """
+
+    kept: int
+    patience: float
+    records: Sequence[str]
+    refused: str
+    fault: str
+    why: str
 
 
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
@@ -45,7 +82,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Take the next trial; nothing of the last one is kept."""
-        self._order: dict[str, Any] = new_config["order"]
+        self._order: Order = new_config["order"]
         self._begin = time.monotonic() + self._order["pause"]
         self._work: Work | None = None
         return True

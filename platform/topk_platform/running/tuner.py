@@ -23,15 +23,15 @@ from topk_platform.errors import ChangedError
 from topk_platform.own_measures import of_scores
 from topk_platform.protocol import StudyProgress
 from topk_platform.running import dispatcher as dispatching
-from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.capacity import trial_resources
 from topk_platform.running.cluster.driver_process import in_variables, scratch_folder
 from topk_platform.running.cluster.lifeline import Cluster, LostRayError
 from topk_platform.running.cluster.ray_internals import reason_in, without_keys
 from topk_platform.running.dispatcher import Dispatcher
+from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Outcome
-from topk_platform.running.trainable import TrialTrainable
+from topk_platform.running.trainable import Order, TrialTrainable
 from topk_platform.running.watching import Event
 from topk_platform.specs import Study, TrialRecord
 
@@ -50,8 +50,8 @@ def tune_trials(
     keep: Callable[[TrialRecord], None],
     notify: Callable[[Event], None],
     cluster: Cluster,
-    budget: Budget,
-    store: str,
+    limits: Limits,
+    folder: str,
     options: RunOptions,
     callbacks: Sequence[Any] = (),
 ) -> Outcome:
@@ -65,8 +65,8 @@ def tune_trials(
         keep: Called with every record, to hand it to the ledger.
         notify: Called with every event; for a record, after ``keep``.
         cluster: The connected cluster.
-        budget: The limits of the run.
-        store: The URI of the study's folder.
+        limits: The limits of the run.
+        folder: The URI of the study's folder.
         options: The options of the run.
         callbacks: More callbacks of Tune.
 
@@ -76,8 +76,11 @@ def tune_trials(
         Exception: the error that ``keep`` or ``notify`` raised, once the running trials have been cut off.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-    order = {
-        "store": store,
+    order: Order = {
+        "trials": [],
+        "recorded": [],
+        "pause": 0.0,
+        "folder": folder,
         "data": str(data_folder()),
         "checkpoint_seconds": options.checkpoints,
         "time_limit": math.inf if study.time_limit is None else 3600 * study.time_limit,
@@ -86,11 +89,11 @@ def tune_trials(
         "share": study.gpus,
         "measures": of_scores(study.measures),
     }
-    dispatcher = Dispatcher(progress, keep, notify, order, budget, cluster.line)
+    dispatcher = Dispatcher(progress, keep, notify, order, limits, cluster.line)
     try:
         with scratch_folder() as scratch, _own_interrupts(), without_keys(), in_variables(_TUNES):
-            folder = Path(options.tensorboard or scratch).expanduser().absolute()
-            _fit(_tuner(study, dispatcher, options, cluster.slots, callbacks, str(folder)))
+            results = Path(options.tensorboard or scratch).expanduser().absolute()
+            _fit(_tuner(study, dispatcher, options, cluster.slots, callbacks, str(results)))
     except LostRayError as error:
         dispatcher.outcome.lost = str(error)  # the next run continues the trials
     finally:
@@ -216,7 +219,7 @@ class StudySearcher(Searcher):  # type: ignore[misc]  # Ray has no types
 
     def suggest(self, trial_id: str) -> Any:
         """Return the next trial's configuration, None while nothing can start, ``FINISHED`` at the end."""
-        config = self._dispatcher.start(trial_id)
+        config = self._dispatcher.next_config(trial_id)
         return Searcher.FINISHED if config is None and self._dispatcher.done else config
 
     def on_trial_complete(
@@ -243,7 +246,7 @@ class RecordCallback(TrialProgressCallback):  # type: ignore[misc]  # Ray has no
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Note the start."""
-        self._dispatcher.running(trial.trial_id)
+        self._dispatcher.note_start(trial.trial_id)
 
     def on_trial_result(
         self,
@@ -269,7 +272,7 @@ class RecordCallback(TrialProgressCallback):  # type: ignore[misc]  # Ray has no
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Note a fault after which Tune does not start the trial again."""
-        self._dispatcher.lose(trial.trial_id, trial.num_failures, _reason(trial))
+        self._dispatcher.give_up(trial.trial_id, trial.num_failures, _reason(trial))
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ARG002
         """End Tune if Ray is gone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import cap_memory, outside_fault
+from topk_platform.running.trainable import Order
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training import Heartbeat, Training, environment, run_trials
 from topk_platform.training.faults import is_usable, stored
@@ -28,14 +29,13 @@ class Work:
     """The training of one trial, or of one ensemble: iterate over its heartbeats, and ask for messages.
 
     Args:
-        order: The trials as JSON, and the settings of the run, see
-            :meth:`~topk_platform.running.dispatcher.Dispatcher.start`.
+        order: The trials and the settings of the run.
 
     Raises:
         FaultError: while it is iterated over, if a fault of the machinery that may pass stops the training.
     """
 
-    def __init__(self, order: Mapping[str, Any]) -> None:
+    def __init__(self, order: Order) -> None:
         self._order = order
         self._trials = [Trial.from_json(text) for text in order["trials"]]
         self._device = self._trials[0].device
@@ -47,7 +47,7 @@ class Work:
         use_data_folder(order["data"])
         self._training = _checked(self._trials, order)
         self._last = self._reported = Heartbeat()
-        self._end: dict[str, Any] = {}
+        self._end: dict[str, Any] = {}  # a :class:`Report` and the last epoch's metrics
 
     def __iter__(self) -> Iterator[Heartbeat]:
         """Yield heartbeats until the training has ended; it can be iterated over again after a break."""
@@ -101,16 +101,16 @@ def _fault(fault: FaultError) -> dict[str, Any]:
     return {"fault": type(fault).__name__, "why": str(fault)}
 
 
-def _checked(trials: Sequence[Trial], order: Mapping[str, Any]) -> Training:
+def _checked(trials: Sequence[Trial], order: Order) -> Training:
     _check_planned(trials[0])  # all trials of an ensemble have one arm
     if trials[0].device == "cuda" and torch.cuda.is_available():
         cap_memory(order["share"])
     with stored("it cannot be used"):
-        store, recorded = Store.open(order["store"]), frozenset(order["recorded"])
-        keeper = StoreKeeper(store, order["checkpoint_seconds"], recorded=recorded, backbone=backbone_hash)
+        folder, recorded = Store.open(order["folder"]), frozenset(order["recorded"])
+        keeper = StoreKeeper(folder, order["checkpoint_seconds"], recorded=recorded, backbone=backbone_hash)
         keeper.check_seen()
-    settings = {"time_limit": order["time_limit"], "measures": order["measures"]}
-    return (yield from run_trials(trials, keeper, interruptible=False, **settings))
+    limit, measures = order["time_limit"], order["measures"]
+    return (yield from run_trials(trials, keeper, interruptible=False, time_limit=limit, measures=measures))
 
 
 def _check_planned(trial: Trial) -> None:

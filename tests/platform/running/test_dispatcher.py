@@ -22,8 +22,8 @@ from topk_platform import Float, Loss, Model, NoPruning, Protocol, Recipe, Regim
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.running.budget import Budget
 from topk_platform.running.dispatcher import PAUSES, Dispatcher
+from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.tuner import Ending, RecordCallback, StudySearcher
 from topk_platform.running.watching import Event
@@ -47,11 +47,11 @@ class Stage:
     def start(self) -> str:
         """Start the next trial; return Tune's name for it, or nothing where none may start."""
         name = f"t{len(self.configs)}"
-        config = self.dispatcher.start(name)
+        config = self.dispatcher.next_config(name)
         if config is None:
             return ""
         self.configs[name] = config
-        self.dispatcher.running(name)
+        self.dispatcher.note_start(name)
         return name
 
     def trials(self, name: str) -> list[Trial]:
@@ -92,10 +92,10 @@ def stage() -> Callable[..., Stage]:
         study = Study("s", made, topk=(1, 3), **{"trials": 2, "seeds": 1, **sizes})  # type: ignore[arg-type]
         progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in made)
         kept, events, now = list[TrialRecord](), list[Event](), [0.0]
-        budget = Budget(limits, clock=lambda: now[0])
+        limits = Limits(limits, clock=lambda: now[0])
         order = {"start_limit": 1800.0}
         dispatcher = Dispatcher(
-            progress, keep or kept.append, events.append, order, budget, clock=lambda: now[0]
+            progress, keep or kept.append, events.append, order, limits, clock=lambda: now[0]
         )
         return Stage(dispatcher, progress, kept, events, now)
 
@@ -121,7 +121,7 @@ def test_tune_tries_again_after_growing_pauses_and_then_the_trial_stays_open(
     tries = range(len(PAUSES) + 1)  # a machine that is taken away with notice does not count
     pauses = [result.dispatcher.restart(name, number, "the node died") for number in tries]
     assert tuple(pauses) == (PAUSES[0], *PAUSES) and not result.start()
-    result.dispatcher.lose(name, len(PAUSES) + 1, "the node died")
+    result.dispatcher.give_up(name, len(PAUSES) + 1, "the node died")
     (left,) = result.dispatcher.outcome.open
     assert (left.key, left.arm) == (result.trials(name)[0].key, "r0/mlp/smooth_topk_svm")
     assert result.open == ["process lost: the node died"] and result.kept == []
@@ -134,11 +134,11 @@ def test_a_trial_that_gets_further_is_never_given_up(stage: Callable[..., Stage]
     for number in range(1, 50):
         name = result.start()
         result.report(name, kept=10 * number)
-        result.dispatcher.lose(name, len(PAUSES) + 1, "preempted")
+        result.dispatcher.give_up(name, len(PAUSES) + 1, "preempted")
         assert result.events[-1].kind == "again"
     name = result.start()
     result.report(name, kept=10 * 49)  # no further than before
-    result.dispatcher.lose(name, len(PAUSES) + 1, "preempted")
+    result.dispatcher.give_up(name, len(PAUSES) + 1, "preempted")
     assert result.open == ["process lost: preempted"]
 
 
@@ -148,7 +148,7 @@ def test_a_process_that_dies_between_two_trials_costs_the_next_one_no_try(
     """Tune gives up a trial that was given to such a process."""
     result = stage()
     name = result.start()
-    result.dispatcher.lose(name, 1, "the node died")
+    result.dispatcher.give_up(name, 1, "the node died")
     again = result.start()
     assert result.trials(again) == result.trials(name) and result.open == []
 
@@ -173,7 +173,7 @@ def test_a_process_that_ended_itself_after_a_silence_has_stalled(stage: Callable
     result.now[0] += 101
     for name in (training, starting):
         result.dispatcher.restart(name, 1, "The actor died.")
-    result.dispatcher.running(training)
+    result.dispatcher.note_start(training)
     result.now[0] += 1800
     result.dispatcher.restart(starting, 2, "The actor died.")
     whys = [event.why for event in result.events if event.kind == "again"]
@@ -214,7 +214,7 @@ def test_members_of_an_ensemble_that_have_a_record_are_named(stage: Callable[...
     assert result.configs[name]["order"]["recorded"] == []
     first, _ = result.trials(name)
     result.progress.end(first, Ended.from_record(record_of(first)))
-    result.dispatcher.lose(name, 1, "the node died")
+    result.dispatcher.give_up(name, 1, "the node died")
     again = result.configs[result.start()]["order"]
     assert again["recorded"] == [first.key] and len(again["trials"]) == 2
 
@@ -232,14 +232,14 @@ def test_at_a_limit_of_time_trials_are_cut_off_without_a_fault_and_can_start_aga
     """Those whose processes have not started as well: on a cluster that others fill, they might not start for days."""
     result = stage(arms=2, limits=RunOptions(max_hours=1))
     (trial,) = result.trials(result.start())
-    assert result.dispatcher.start("its process has not started") is not None
+    assert result.dispatcher.next_config("its process has not started") is not None
     result.now[0] += 3599
     assert not Ending(result.dispatcher).stop_all() and not result.dispatcher.done
     result.now[0] += 2
     assert Ending(result.dispatcher).stop_all() and result.dispatcher.done
     result.dispatcher.close()
     assert [event.kind for event in result.events[-2:]] == ["cut", "cut"] and not result.open
-    assert result.dispatcher.budget.held == {"max_hours 1"} and result.progress.again == 0
+    assert result.dispatcher.limits.reached == ["max_hours 1"] and result.progress.again == 0
     assert result.progress.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
 
 
@@ -260,7 +260,7 @@ class Tune:
     def __init__(self, stage: Stage) -> None:
         self.callback = RecordCallback(stage.dispatcher)
         self.trial = TuneTrial("worker", stub=True)
-        self.trial.config = stage.dispatcher.start(self.trial.trial_id)
+        self.trial.config = stage.dispatcher.next_config(self.trial.trial_id)
 
     def __call__(self, hook: str, **info: Any) -> None:
         info = {"iteration": 1, "trials": [self.trial], "trial": self.trial, **info}

@@ -16,9 +16,9 @@ from topk_platform.errors import ChangedError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.running import tuner as tuning
-from topk_platform.running.budget import Budget
 from topk_platform.running.cluster.lifeline import Cluster, LostRayError
 from topk_platform.running.dispatcher import Dispatcher
+from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Outcome
 from topk_platform.specs import Trial, TrialRecord
@@ -27,7 +27,7 @@ Fit = Callable[[Dispatcher], None]
 
 
 def complete(dispatcher: Dispatcher) -> None:
-    config = dispatcher.start("completed")
+    config = dispatcher.next_config("completed")
     assert config is not None and config["order"]["time_limit"] == 5400.0
     assert config["order"]["start_limit"] == 900.0
     records = [
@@ -37,7 +37,7 @@ def complete(dispatcher: Dispatcher) -> None:
 
 
 def refuse(dispatcher: Dispatcher) -> None:
-    dispatcher.start("refused")
+    dispatcher.next_config("refused")
     dispatcher.receive("refused", {"done": True, "refused": "other code"})
 
 
@@ -52,7 +52,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5, start_limit=0.25)
         progress = StudyProgress([ArmProgress(study, arm, Identity("c", "f"))])
         nothing = keep or (lambda _record: None), notify or (lambda _event: None)
-        where = Cluster(1), Budget(), str(tmp_path), RunOptions()
+        where = Cluster(1), Limits(), str(tmp_path), RunOptions()
         return tuning.tune_trials(study, progress, *nothing, *where), progress
 
     return run
@@ -60,7 +60,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
 
 def test_without_ray_nothing_is_open(tune: Callable[..., Any]) -> None:
     def vanish(dispatcher: Dispatcher) -> None:
-        dispatcher.start("running")
+        dispatcher.next_config("running")
         raise LostRayError("Ray's raylet (process 7) has ended")
 
     result, progress = tune(vanish)
@@ -70,7 +70,7 @@ def test_without_ray_nothing_is_open(tune: Callable[..., Any]) -> None:
 
 def test_a_machine_that_is_low_on_memory_ends_the_run_in_one_line(tune: Callable[..., Any]) -> None:
     def kill(dispatcher: Dispatcher) -> None:
-        dispatcher.start("running")
+        dispatcher.next_config("running")
         cause = OutOfMemoryError("3 worker(s) were killed.\nObject store: ...")
         raise RuntimeError(f"Caught unexpected exception: {cause}") from cause
 
@@ -91,7 +91,7 @@ def test_an_error_of_those_who_watch_is_raised_and_not_tunes(tune: Callable[...,
 
     def run_on(dispatcher: Dispatcher) -> None:
         try:
-            assert dispatcher.start("running") is not None
+            assert dispatcher.next_config("running") is not None
         except BrokenPipeError as error:
             raise TuneError(str(error)) from error
         assert dispatcher.ends

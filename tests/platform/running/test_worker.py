@@ -60,7 +60,7 @@ def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: 
     (tmp_path / MARK).touch()
     progress = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
     trial = progress.trial(progress.next_slot())
-    return messages(trainable([trial], store=str(store or tmp_path), time_limit=limit))[-1]
+    return messages(trainable([trial], folder=str(store or tmp_path), time_limit=limit))[-1]
 
 
 def short_loop(records: list[TrialRecord]) -> Any:
@@ -75,7 +75,7 @@ def test_messages_of_a_running_trial_hold_its_epochs_metrics(tmp_path: Path) -> 
     identity = Identity(version_of(arm), load(arm.regime).fingerprint)
     progress = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, identity)
     (tmp_path / MARK).touch()
-    reported = messages(trainable([progress.trial(progress.next_slot())], store=str(tmp_path)))
+    reported = messages(trainable([progress.trial(progress.next_slot())], folder=str(tmp_path)))
     (text,) = reported.pop()["records"]
     epochs = TrialRecord.from_json(text).epochs
     curve = [epoch.validation["top3"] for epoch in epochs]

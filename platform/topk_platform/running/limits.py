@@ -11,7 +11,7 @@ from topk_platform.protocol import Durations, StudyProgress
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import TrialRecord
 
-__all__ = ["Budget"]
+__all__ = ["Limits"]
 
 _HOUR = 3600.0
 _LIMITS = ("max_hours", "max_gpu_hours", "max_trials")
@@ -24,8 +24,8 @@ class _Running:
     since: float = math.inf  # until its worker has started
 
 
-class Budget:
-    """The remaining budget of a run.
+class Limits:
+    """The limits of a run, and what of them is used up.
 
     If nothing is known about how long trials take, a trial may start.
 
@@ -37,17 +37,16 @@ class Budget:
 
     Attributes:
         durations: How long trials take, kept up to date as they end.
-        held: The limits, in words, that kept a trial from starting or cut one off.
 
     Example:
         >>> now = [0.0]
-        >>> budget = Budget(RunOptions(max_hours=1), clock=lambda: now[0])
-        >>> budget.durations.guess({"arm": 1800.0})
-        >>> budget.allows("arm", 1)
-        True
+        >>> limits = Limits(RunOptions(max_hours=1), clock=lambda: now[0])
+        >>> limits.durations.guess({"arm": 1800.0})
+        >>> limits.against("arm", 1)
+        []
         >>> now[0] = 2000.0
-        >>> budget.allows("arm", 1), budget.held
-        (False, {'max_hours 1'})
+        >>> limits.against("arm", 1), limits.reached
+        (['max_hours 1'], [])
     """
 
     def __init__(
@@ -62,35 +61,35 @@ class Budget:
         self.durations = Durations()
         self._began, self._trials, self._gpu_seconds = clock(), 0, 0.0
         self._running: dict[str, _Running] = {}
-        self.held: set[str] = set()
 
-    def allows(self, arm_id: str, trials: int) -> bool:
-        """Return whether this many trials of an arm, training together, may start now."""
+    def against(self, arm_id: str, trials: int) -> list[str]:
+        """Return the limits, in words, that keep this many trials of an arm, training together, from starting now."""
         if not self._limits:
-            return True
+            return []
         seconds = self.durations.of(arm_id)
         under_way = sum(run.trials for run in self._running.values())
         reserved = sum(
             max(self._lasted(run), self.durations.of(run.arm_id)) for run in self._running.values()
         )
-        return not self._exceeded(
+        return self._exceeded(
             max_hours=(self._clock() - self._began + seconds) / _HOUR,
             max_gpu_hours=(self._gpu_seconds + self.gpus * (reserved + seconds)) / _HOUR,
             max_trials=self._trials + under_way + trials,
         )
 
-    def _exceeded(self, **spent: float) -> bool:
-        """Return whether a limit is exceeded, and note which."""
-        exceeded = {f"{name} {limit:g}" for name, limit in self._limits.items() if spent.get(name, 0) > limit}
-        self.held |= exceeded
-        return bool(exceeded)
+    @property
+    def reached(self) -> list[str]:
+        """The limits of time that are used up, in words: running trials are then cut off, and continue later."""
+        if not self._limits:
+            return []
+        spent = self._gpu_seconds + self.gpus * sum(map(self._lasted, self._running.values()))
+        return self._exceeded(max_hours=(self._clock() - self._began) / _HOUR, max_gpu_hours=spent / _HOUR)
+
+    def _exceeded(self, **spent: float) -> list[str]:
+        return [f"{name} {limit:g}" for name, limit in self._limits.items() if spent.get(name, 0) > limit]
 
     def _lasted(self, run: _Running) -> float:
         return max(0.0, self._clock() - run.since)
-
-    def pace(self, arm_id: str) -> float:
-        """Return the expected time of an arm's trial, for the order of arms; equal for all if nothing is known."""
-        return self.durations.of(arm_id, unknown=1.0)
 
     def guess_unknown(self, progress: StudyProgress) -> None:
         """If time is limited, estimate the time of arms without an ended trial from a few steps, as a plan does."""
@@ -100,30 +99,22 @@ class Budget:
 
             self.durations.guess(trial_seconds(unknown))
 
-    def begin(self, key: str, arm_id: str, trials: int) -> None:
-        """Note that trials of an arm are given to a worker, under the name ``key``."""
-        self._running[key] = _Running(arm_id, trials)
+    def note_handed(self, name: str, arm_id: str, trials: int) -> None:
+        """Note that trials of an arm are given to a worker, under a name."""
+        self._running[name] = _Running(arm_id, trials)
 
-    def run(self, key: str) -> None:
+    def note_start(self, name: str) -> None:
         """Note that their worker has started; from now on it takes a GPU."""
-        self._running[key].since = self._clock()
+        self._running[name].since = self._clock()
 
-    def learn(self, record: TrialRecord) -> None:
+    def note_record(self, record: TrialRecord) -> None:
         """Note how long an ended trial took, unless it broke off."""
         if record.status in ("completed", "pruned"):
             self.durations.add(record.trial.arm_id, record.train_seconds)
 
-    def end(self, key: str, ended: bool) -> None:
+    def note_end(self, name: str, ended: bool) -> None:
         """Note that trials have stopped, and whether they have a result; a trial that is tried again counts once."""
-        run = self._running.pop(key, None)
+        run = self._running.pop(name, None)
         if run is not None:
             self._gpu_seconds += self.gpus * self._lasted(run)
             self._trials += run.trials * ended
-
-    @property
-    def over(self) -> bool:
-        """Whether the time is used up: running trials are then cut off, and continue later from their checkpoints."""
-        if not self._limits:
-            return False
-        spent = self._gpu_seconds + self.gpus * sum(map(self._lasted, self._running.values()))
-        return self._exceeded(max_hours=(self._clock() - self._began) / _HOUR, max_gpu_hours=spent / _HOUR)

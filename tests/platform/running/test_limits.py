@@ -28,8 +28,8 @@ from topk_platform import (
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.running.budget import Budget
 from topk_platform.running.dispatcher import PAUSES, Dispatcher
+from topk_platform.running.limits import Limits
 from topk_platform.running.plan import Plan
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -61,9 +61,9 @@ class Driver:
         self.kept: list[TrialRecord] = []
         self.names = count()
         self.progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
-        self.budget = Budget(limits, gpus, clock=lambda: self.now)
+        self.limits = Limits(limits, gpus, clock=lambda: self.now)
         self.dispatcher = Dispatcher(
-            *(self.progress, self.kept.append, lambda _event: None, {"start_limit": 1800.0}, self.budget),
+            *(self.progress, self.kept.append, lambda _event: None, {"start_limit": 1800.0}, self.limits),
             clock=lambda: self.now,
         )
 
@@ -72,9 +72,9 @@ class Driver:
         while True:
             while len(ends) < self.workers and not self.dispatcher.done:
                 name = f"t{next(self.names)}"
-                if self.dispatcher.start(name) is None:
+                if self.dispatcher.next_config(name) is None:
                     break
-                self.dispatcher.running(name)
+                self.dispatcher.note_start(name)
                 ends[name] = self.now + self.seconds
             if not ends:
                 break
@@ -100,10 +100,12 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
     workers: int, seconds: int, limit: float, ensemble: int
 ) -> None:
     driver = Driver(a_study(ensemble=ensemble), RunOptions(max_hours=limit), workers, seconds)
-    driver.budget.durations.guess(dict.fromkeys(driver.progress.arms, float(seconds)))
+    driver.limits.durations.guess(dict.fromkeys(driver.progress.arms, float(seconds)))
     driver.go_on()
     assert driver.now <= 3600 * limit
-    assert (driver.progress.left > 0) == driver.progress.held(driver.budget.allows)
+    assert (driver.progress.left > 0) == driver.progress.held(
+        lambda *start: not driver.limits.against(*start)
+    )
     assert driver.progress.left == 0 or driver.now + seconds > 3600 * limit
 
 
@@ -115,7 +117,7 @@ def test_a_run_ends_in_time_and_leaves_no_time_for_another_trial(
 )
 def test_gpu_hours_are_summed_over_all_workers(workers: int, seconds: int, limit: float, gpus: float) -> None:
     driver = Driver(a_study(), RunOptions(max_gpu_hours=limit), workers, seconds, gpus)
-    driver.budget.durations = Durations({arm: [float(seconds)] for arm in driver.progress.arms})
+    driver.limits.durations = Durations({arm: [float(seconds)] for arm in driver.progress.arms})
     driver.go_on()
     spent = len(driver.kept) * seconds * gpus
     assert spent <= 3600 * limit + 1e-6
@@ -124,14 +126,14 @@ def test_gpu_hours_are_summed_over_all_workers(workers: int, seconds: int, limit
 
 def test_a_worker_takes_no_gpu_while_it_waits_for_its_start() -> None:
     driver = Driver(a_study(), RunOptions(max_gpu_hours=1), 1, 60)
-    assert driver.dispatcher.start("t") is not None
+    assert driver.dispatcher.next_config("t") is not None
     driver.now = 24 * 3600.0
     assert not driver.dispatcher.done
-    driver.dispatcher.running("t")
+    driver.dispatcher.note_start("t")
     driver.now += 3599.0
     assert not driver.dispatcher.done
     driver.now += 2.0
-    assert driver.dispatcher.done and driver.budget.held == {"max_gpu_hours 1"}
+    assert driver.dispatcher.done and driver.limits.reached == ["max_gpu_hours 1"]
 
 
 @given(workers=st.integers(1, 5), most=st.integers(2, 20), ensemble=st.integers(1, 2))
@@ -144,22 +146,22 @@ def test_no_more_trials_start_than_may(workers: int, most: int, ensemble: int) -
 
 def test_a_trial_that_is_tried_again_counts_once() -> None:
     driver = Driver(a_study(arms=1), RunOptions(max_trials=1), 1, 60)
-    assert driver.dispatcher.start("a") is not None
+    assert driver.dispatcher.next_config("a") is not None
     driver.dispatcher.restart("a", 1, "the node died")
-    driver.dispatcher.lose("a", 2, "the node died")
-    assert driver.dispatcher.start("b") is not None
+    driver.dispatcher.give_up("a", 2, "the node died")
+    assert driver.dispatcher.next_config("b") is not None
     driver.end("b")
-    assert driver.dispatcher.start("c") is None and driver.dispatcher.done
+    assert driver.dispatcher.next_config("c") is None and driver.dispatcher.done
 
 
 def test_a_trial_that_stays_open_has_started() -> None:
     driver = Driver(a_study(arms=2), RunOptions(max_trials=1), 1, 60)
-    assert driver.dispatcher.start("a") is not None
-    assert driver.dispatcher.start("other") is None and not driver.dispatcher.done
-    driver.dispatcher.lose("a", len(PAUSES) + 1, "the node died")
+    assert driver.dispatcher.next_config("a") is not None
+    assert driver.dispatcher.next_config("other") is None and not driver.dispatcher.done
+    driver.dispatcher.give_up("a", len(PAUSES) + 1, "the node died")
     assert len(driver.dispatcher.outcome.open) == 1
-    assert driver.dispatcher.start("other") is None and driver.dispatcher.done
-    driver.dispatcher.outcome.note_end(driver.progress, driver.budget)
+    assert driver.dispatcher.next_config("other") is None and driver.dispatcher.done
+    driver.dispatcher.outcome.note_end(driver.progress, driver.limits)
     assert driver.dispatcher.outcome.partial == "max_trials 1"
 
 
