@@ -123,7 +123,7 @@ def _tuner(
             num_samples=-1,
             max_concurrent_trials=slots,
             reuse_actors=True,
-            trial_name_creator=_name_of,
+            trial_name_creator=lambda trial: str(trial.config["key"]),
             trial_dirname_creator=_folder_of,
         ),
         run_config=tune.RunConfig(
@@ -149,10 +149,6 @@ def _reporter(study: Study, options: RunOptions) -> tune.ProgressReporter:
         print_intermediate_tables=True,
         max_column_length=_LONGEST_NAME,
     )
-
-
-def _name_of(trial: Any) -> str:
-    return str(trial.config["key"])
 
 
 def _folder_of(trial: Any) -> str:
