@@ -24,7 +24,6 @@ class LossEntry:
         searched: The loss's own parameters that are worth searching, each with its range and its first value, the
             paper's.
         drawn: The settings that its page draws, each as the loss's fixed parameters; empty if a picture shows nothing.
-        limits: The least and the largest value that the loss accepts, by parameter, if the searched range is smaller.
         of_batches: Whether it has one value for a batch and none for a sample; networks cannot train as an ensemble
             with such a loss.
     """
@@ -32,7 +31,6 @@ class LossEntry:
     title: str
     searched: Mapping[str, tuple[Dimension, Scalar]] = field(default_factory=dict)
     drawn: tuple[Mapping[str, Scalar], ...] = ()
-    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     of_batches: bool = False
 
 
@@ -82,7 +80,6 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
     "early_learning": LossEntry(
         "Early-learning regularisation",
         searched={"strength": _log(0.3, 30.0, first=3.0), "beta": (Float(0.1, 0.99), 0.7)},
-        limits={"beta": (0.0, 1.0)},
     ),
     "focal": LossEntry(
         "Focal loss",
@@ -93,13 +90,11 @@ LOSS_CATALOGUE: Mapping[str, LossEntry] = {
         "Generalised cross-entropy",
         searched={"gamma": _log(0.01, 1.0, first=0.7)},
         drawn=_each("gamma", 0.1, 0.7, 1.0),
-        limits={"gamma": (0.0, 1.0)},
     ),
     "label_smoothing": LossEntry(
         "Label smoothing",
         searched={"epsilon": _log(0.01, 0.9, first=0.1)},
         drawn=_each("epsilon", 0.1, 0.5),
-        limits={"epsilon": (0.0, 1.0)},
     ),
     "ldam": LossEntry(
         "LDAM",

@@ -1,4 +1,4 @@
-"""How a study was done, from its definition and its ledger: methods and tuning, as tables of texts."""
+"""How a study was done, from its definition and its ledger: as tables of texts."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from topk_platform.protocol import Tally
 from topk_platform.records.rows import Row
-from topk_platform.reports.result_tables import configurations
 from topk_platform.reports.text_tables import TextTable
 from topk_platform.reports.words import rounded_in
 from topk_platform.results.from_store import Held
-from topk_platform.results.tuning import tuning_of
 from topk_platform.specs import Choice, Dimension, Loss, Study
 from topk_platform.specs.checks import plural, rounded
 
-__all__ = ["methods", "tuning"]
+__all__ = ["methods"]
 
 _DATA = (
     *("regime", "dataset", "conditions on the training split", "classes", "training samples"),
@@ -27,38 +25,6 @@ _LABELS = (
     "count as right everywhere: where all splits come from one source, those of validation and test are as wrong as "
     "those of training."
 )
-_WITHIN = 0.005
-_TUNING = (
-    "Validation results, in percent; the test set is not used. Enough: the number of trials after which the best so "
-    f"far was within {100 * _WITHIN:g} points of the best of all. Importance: a parameter's share, among all, in "
-    "explaining which trials are the best tenth (PED-ANOVA)."
-)
-_EDGES = "Chosen within 5 % of an end of the range that was searched, so that better values may lie beyond."
-
-
-def tuning(held: Held) -> list[TextTable]:
-    """Return how a study's arms were tuned; no table if nothing was searched.
-
-    Args:
-        held: The study's results, with the epochs of its trials.
-    """
-    rows = []
-    for arm in tuning_of(held.results.values()):
-        enough = arm.enough(_WITHIN)
-        best = "–" if enough is None else f"{100 * arm.trace[-1]:.1f}"
-        shares = ", ".join(f"{name} {share:.2f}" for name, share in arm.importances.items())
-        tried = "–" if enough is None else f"{enough} of {len(arm.trace)}"
-        rows.append((arm.arm, arm.metric, best, tried, shares or "–"))
-    if not rows:
-        return []
-    header = ("arm", "metric", "best", "enough", "importance")
-    tables = [TextTable("Gains from search trials, and the importance of parameters", header, rows, _TUNING)]
-    tables += [configurations(held.table)] if held.table.choices else []
-    if edges := held.table.edges:
-        texts = [(arm, e.parameter, rounded(e.value), e.searched, e.proposed) for arm, e in edges]
-        header = ("arm", "parameter", "chosen", "searched", "try next")
-        tables.append(TextTable("Values at the end of their range", header, texts, _EDGES))
-    return tables
 
 
 def methods(held: Held) -> list[TextTable]:

@@ -11,7 +11,7 @@ from topk_platform.protocol import Tally
 from topk_platform.references import is_reference
 from topk_platform.reports.words import ERRORS, command, in_range, points
 from topk_platform.results.intervals import ONE_SEARCH
-from topk_platform.results.table import Fruitless, Table, row_and_column
+from topk_platform.results.table import Fruitless, Table
 from topk_platform.specs.checks import first_few, plural
 from topk_platform.specs.metric_names import GROUPS, less_is_better
 
@@ -26,7 +26,6 @@ __all__ = [
 ]
 
 _SHOWN = 3  # the most arms that a note names
-_FEWEST_KEPT = 2  # the least number of arms with kept first values that is worth a line
 
 
 def setting(table: Table) -> str:
@@ -150,8 +149,6 @@ def notes(table: Table) -> list[str]:
         *_empty_groups(table),
         *_not_measured(table),
         *_lost_searches(table),
-        *_untuned(table),
-        *_range_edges(table),
         *_sources(table),
     ]
     if table.outdated:
@@ -159,15 +156,8 @@ def notes(table: Table) -> list[str]:
         lines.append(f"{sum(table.outdated.values())} recorded trials are not counted: {counts}.")
     if table.environments:
         counts = counts_in_words(table.environments)
-        lines.append(f"Machines or versions differ, and with them the last bits of results: {counts}.")
-    if table.choosers:
-        arms = [
-            f"{row}, {column}: {', '.join(f'from trial {first} on {version}' for first, version in versions.items())}"
-            for (row, column), versions in table.choosers.items()
-        ]
-        searches = first_few(arms, _SHOWN)
         lines.append(
-            f"Several versions chose the trials, so no single one would repeat these searches: {searches}."
+            f"Machines or versions differ, and with them the last bits of results, or what searches choose: {counts}."
         )
     return list(filter(None, lines))
 
@@ -216,37 +206,6 @@ def _lost_searches(table: Table) -> Iterator[str]:
     ]
     if lost:
         yield f"Half of the search trials or more diverged or failed: {first_few(lost, _SHOWN)}."
-
-
-def _untuned(table: Table) -> Iterator[str]:
-    """Yield a line about arms that kept the first values of their search, if these are half or more.
-
-    Arms whose searches are under way are left out: their first trial may be their only one.
-    """
-    trials = table.study.trials
-    arms = {row_and_column(table.study, table.across, arm): arm for arm in table.study.arms}
-    ended = [
-        (arms[key].loss.first, chosen)
-        for key, chosen in table.choices.items()
-        if key in arms and all(c.trials >= arms[key].repeats.length(c.search, trials) for c in chosen)
-    ]
-    kept = sum(all(choice.values == first for choice in chosen) for first, chosen in ended)
-    if kept >= max(_FEWEST_KEPT, len(ended) / 2):
-        yield f"{kept} of {len(ended)} searched arms kept their first values: no trial was better on validation data."
-
-
-def _range_edges(table: Table) -> Iterator[str]:
-    """Yield the line about chosen values near an end of their range; findings have no page that lists all of them."""
-    if not (chosen := table.edges):
-        return
-    arm, edge = chosen[0]
-    page = command("report", table.study, given=table.given)
-    listed = f"; `{page}` lists all" if table.stored and len(chosen) > 1 else ""
-    yield (
-        f"{plural(len(chosen), 'chosen value')} within 5 % of an end of the range, so that better values may lie "
-        f"beyond, such as {arm}: {edge.in_words}{listed}. A wider range is another search, which trains all trials of "
-        "its arm anew."
-    )
 
 
 def _sources(table: Table) -> Iterator[str]:

@@ -15,11 +15,11 @@ from markupsafe import Markup, escape
 
 from topk_platform.reports.answer import answer
 from topk_platform.reports.claims_and_classes import EXPLAINED, claim_tables, claims_line, class_tables
-from topk_platform.reports.methods import methods, tuning
+from topk_platform.reports.methods import methods
 from topk_platform.reports.notes import legend, notes, setting, striking
 from topk_platform.reports.plots import plotted
 from topk_platform.reports.plots.page_plots import Drawn, drawings
-from topk_platform.reports.result_tables import result_tables
+from topk_platform.reports.result_tables import configurations, result_tables
 from topk_platform.reports.text_tables import TextTable, html_table, markdown_parts
 from topk_platform.reports.words import command
 from topk_platform.results.by_class import class_results
@@ -169,8 +169,8 @@ def _chapters(held: Held) -> Iterator[_Chapter]:
     if study.claims:
         decisions = decisions_of(study, of_store(held))
         yield _Chapter("Claims", claim_tables(decisions), [claims_line(decisions)])
-    if tuned := tuning(held):
-        yield _Chapter("Tuning", tuned, folded=True)
+    if table.choices:
+        yield _Chapter("Tuning", [configurations(table)], folded=True)
     yield _Chapter("Methods", methods(held))
     if table.failures:
         more = len(table.failures) - _FAILED

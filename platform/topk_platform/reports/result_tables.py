@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Group
 from rich.text import Text
@@ -22,8 +22,8 @@ from topk_platform.reports.text_tables import (
 from topk_platform.reports.words import command, metric_title, number, ui_command
 from topk_platform.results.cells import Cell
 from topk_platform.results.intervals import ONE_SEARCH
-from topk_platform.results.table import Table, main_metric, row_and_column
-from topk_platform.specs import Published, unit_of
+from topk_platform.results.table import Table, is_at_end, main_metric, row_and_column
+from topk_platform.specs import Dimension, Published, Scalar, unit_of
 from topk_platform.specs.checks import rounded
 
 __all__ = [
@@ -198,26 +198,25 @@ def to_markdown(table: Table, metrics: Sequence[str] = ()) -> str:
 
 
 def configurations(table: Table) -> TextTable:
-    """Return the configurations that the searches chose, with a row for each search."""
+    """Return the configurations that the searches chose, with a row for each search; ends of ranges are marked."""
+    spaces = {row_and_column(table.study, table.across, arm): arm.loss.space for arm in table.study.arms}
     rows = [
         (
             *(column, row, str(choice.search + 1)),
-            ", ".join(f"{name} {rounded(value)}" for name, value in choice.values.items()),
+            ", ".join(_chosen(name, value, spaces[row, column]) for name, value in choice.values.items()),
             *(f"{100 * choice.validation:.1f}", str(choice.trials), str(choice.stopped)),
         )
         for (row, column), choices in table.choices.items()
         for choice in choices
     ]
-    header = (
-        table.across,
-        "loss",
-        "search",
-        "chosen on validation",
-        "validation, %",
-        "trials",
-        "not completed",
-    )
-    return TextTable("Configurations", header, rows, numbers=header[4:])
+    numbers = ("validation, %", "trials", "not completed")
+    header = (table.across, "loss", "search", "chosen on validation", *numbers)
+    return TextTable("Configurations", header, rows, numbers=numbers)
+
+
+def _chosen(name: str, value: Scalar, space: Mapping[str, Dimension]) -> str:
+    end = " (end of its range)" if name in space and is_at_end(space[name], value) else ""
+    return f"{name} {rounded(value)}{end}"
 
 
 def to_html(table: Table, metrics: Sequence[str] = ()) -> str:

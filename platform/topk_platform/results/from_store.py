@@ -157,7 +157,6 @@ def build_table(
         fruitless=tuple(filter(None, map(_fruitless, counting.values()))),
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
-        choosers={keys[i]: c for i, arm in counting.items() if (c := _choosers(arm))},
         across=across,
         networks={key: cell for key, cell in networks.items() if names is None or key[0] in names},
         confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},
@@ -227,20 +226,12 @@ def _choices(results: ArmResults) -> Iterator[ChosenValues]:
 
 
 def _environments(histories: Mapping[str, ArmHistory]) -> Mapping[str, int]:
-    rows = (row for history in histories.values() for row in history.rows())
-    result = Counter(environment_of(row, BITS) for row in rows)
-    return result if len(result) > 1 else {}
-
-
-def _choosers(results: ArmResults) -> dict[int, str]:
-    """Return the versions that chose an arm's search trials, by their first trial's number; empty for one version."""
-    rows = sorted(results.searched(), key=lambda row: row["number"])
-    parts = {row["number"]: environment_of(row, (CHOOSER,)) for row in rows}
-    before = [None, *parts.values()]
-    changes = {
-        n: text for (n, text), last in zip(parts.items(), before, strict=False) if text and text != last
-    }
-    return changes if len(changes) > 1 else {}
+    rows = [row for history in histories.values() for row in history.rows()]
+    result: dict[str, int] = {}
+    for names in (BITS, (CHOOSER,)):  # rows of arms that search nothing name no chooser
+        counts = Counter(filter(None, (environment_of(row, names) for row in rows)))
+        result |= counts if len(counts) > 1 else {}
+    return result
 
 
 def _fruitless(results: ArmResults) -> Fruitless | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,11 +10,12 @@ from dataclasses import dataclass, field
 from topk_platform.protocol import Tally
 from topk_platform.records.rows import Row
 from topk_platform.results.cells import Cell
-from topk_platform.results.tuning import Edge, edges
-from topk_platform.specs import Arm, Phase, Scalar, Study
+from topk_platform.specs import Arm, Choice, Dimension, Phase, Scalar, Study
 from topk_platform.specs.fields import Whole
 
-__all__ = ["ChosenValues", "Fruitless", "Table", "main_metric", "row_and_column"]
+__all__ = ["ChosenValues", "Fruitless", "Table", "is_at_end", "main_metric", "row_and_column"]
+
+_END = 0.05  # of a range, at either end
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,8 @@ class Table:
         failures: Keys, arms and reasons of failed trials.
         fruitless: The arms that ended without a result.
         outdated: How many recorded trials of these arms do not count, by the reason.
-        environments: The number of counting trials by environment, if there are several.
-        choosers: By row and column, for arms whose search trials were chosen by several versions of a package: the
-            version by the number of the first trial that it chose.
+        environments: The number of counting trials by environment, if there are several; and of search trials by the
+            version of the package that chose their values.
         across: What the columns are, ``"regime"`` or ``"model"``.
         networks: How an arm differs from that of the first network with its regime and loss, marked as a family of
             their own: by the arm's name, the first network's label and the metric.
@@ -94,7 +95,6 @@ class Table:
     fruitless: tuple[Fruitless, ...] = ()
     outdated: Mapping[str, int] = field(default_factory=dict)
     environments: Mapping[str, int] = field(default_factory=dict)
-    choosers: Mapping[tuple[str, str], Mapping[int, str]] = field(default_factory=dict)
     across: str = "regime"
     networks: Mapping[tuple[str, str, str], Cell] = field(default_factory=dict)
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
@@ -105,18 +105,6 @@ class Table:
     changed: bool = False
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     stored: bool = field(default=True, compare=False)
-
-    @property
-    def edges(self) -> list[tuple[str, Edge]]:
-        """The chosen values within 5 % of an end of their range, each with its row and column."""
-        losses = {row_and_column(self.study, self.across, arm): arm.loss for arm in self.study.arms}
-        return [
-            (", ".join(key), edge)
-            for key, choices in self.choices.items()
-            if key in losses  # missing if the rows of the table were given other names
-            for choice in choices
-            for edge in edges(losses[key], choice.values)
-        ]
 
     @property
     def tests(self) -> int:
@@ -144,3 +132,20 @@ def main_metric(study: Study) -> str:
     """Return a study's main metric: the one that selects in most arms, if its tables show it."""
     selecting = Counter(arm.metric for arm in study.arms if arm.metric in study.show)
     return selecting.most_common(1)[0][0] if selecting else study.show[0]
+
+
+def is_at_end(dimension: Dimension, value: Scalar) -> bool:
+    """Return whether a chosen value lies within 5 % of an end of its range, so that better ones may lie beyond.
+
+    The position is that on the scale that is searched. Options of a ``Choice`` have no ends.
+
+    Example:
+        >>> from topk_platform.specs import Float
+        >>> [is_at_end(Float(0.001, 1, log=True), value) for value in (0.0012, 0.5, 0.72)]
+        [True, False, True]
+    """
+    if isinstance(dimension, Choice) or not isinstance(value, int | float):
+        return False
+    ends = float(dimension.low), float(dimension.high), float(value)
+    low, high, at = map(math.log, ends) if dimension.log else ends
+    return not low + _END * (high - low) < at < high - _END * (high - low)
