@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_histories import make_table
 
 from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, Regime, Study, UserError, grid
 from topk_platform.records.history import ArmHistory
@@ -18,7 +19,7 @@ from topk_platform.records.per_image import Ranks
 from topk_platform.reports.answer import answer
 from topk_platform.reports.result_tables import to_markdown
 from topk_platform.reports.table_data import arms_to_json, to_arrow, to_csv
-from topk_platform.results import Cell, Table, build_table, estimate
+from topk_platform.results import Cell, Table, estimate
 from topk_platform.results.cells import Runs
 from topk_platform.results.contrasts import accuracies, credit
 from topk_platform.results.decisions import decisions_of, of_runs
@@ -48,20 +49,13 @@ SIZES = {"cross_entropy": 4.0, "ldam": 2.5, "focal": 6.0}
 def a_table(study: Study | None = None) -> Table:
     """ldam's sets are smaller than the baseline's everywhere, focal's larger; all accuracies are alike."""
     study = study or a_study()
-    histories = {}
-    for arm in study.arms:
-        confirm = {}
-        for seed, jitter in enumerate(JITTER, 1):
-            own = jitter * (1 + LOSSES.index(arm.loss.label))
-            values = dict.fromkeys(study.metrics, 0.7 + own) | {"size95": SIZES[arm.loss.label] + own}
-            confirm[0, seed] = {
-                "key": f"{arm.name}-{seed}", "seed": seed, "number": 0, "status": "completed", "reason": "",
-                "versions": "{}", "values": json.dumps({}), "dataset_fingerprint": "f",
-                "arm_id": study.arm_id(arm),
-                **{f"test.{name}": value for name, value in values.items()},
-            }  # fmt: skip
-        histories[study.arm_id(arm)] = ArmHistory(arm, {}, confirm)
-    return build_table(study, histories)
+
+    def tests(arm: Arm) -> list[dict[str, float | None]]:
+        own = [jitter * (1 + LOSSES.index(arm.loss.label)) for jitter in JITTER]
+        size = SIZES[arm.loss.label]
+        return [dict.fromkeys(study.metrics, 0.7 + more) | {"size95": size + more} for more in own]
+
+    return make_table(study, tests)
 
 
 def test_sizes_are_reported_in_classes_and_shares_in_percent() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from made_histories import make_runs
 
 from topk_platform.protocol import Tally
 from topk_platform.results.cells import Cell, CellKey, cell_of, marked
 from topk_platform.results.intervals import estimate
-from topk_platform.results.runs import Runs
 
 
 def test_marks_are_corrected_for_the_cells_of_a_family() -> None:
@@ -49,18 +49,13 @@ def test_the_detectable_effect_is_that_of_the_tests_that_are_made() -> None:
     assert both["a", "r", "top1"].detectable == result.precision.detectable(0.975)
 
 
-def fixed(values: list[float]) -> Runs:
-    rows = {seed: {"status": "completed", "test.top5": value} for seed, value in enumerate(values, 1)}
-    return Runs(rows)
-
-
 def test_an_equivalent_cell_is_marked_so_and_a_lost_seed_takes_that_away() -> None:
     cell = cell_of(
-        fixed([0.751, 0.759, 0.772, 0.74, 0.771, 0.758]),
-        fixed([0.75, 0.76, 0.77, 0.74, 0.77, 0.76]),
-        "top5",
+        make_runs([0.751, 0.759, 0.772, 0.74, 0.771, 0.758]),
+        make_runs([0.75, 0.76, 0.77, 0.74, 0.77, 0.76]),
+        "top3",
     )
-    key = ("a", "r", "top5")
+    key = ("a", "r", "top3")
 
     def alike(theirs: Tally, tolerance: float) -> Cell:
         return marked({key: (cell, theirs)}, tolerance)[key]

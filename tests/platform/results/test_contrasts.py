@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
+from made_histories import make_history, make_runs
 from scipy import stats
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
-from topk_platform.records.history import ArmHistory
 from topk_platform.records.per_image import Ranks
 from topk_platform.reports.result_tables import to_markdown
 from topk_platform.reports.table_data import to_csv
@@ -53,14 +54,10 @@ def test_the_columns_medians_are_those_of_its_arms() -> None:
 def runs(values: list[float], searches: int, blocks: int = 0) -> Runs:
     """An arm's runs; beside arms with several searches, one that was searched once or never has their ``blocks``."""
     seeds = Repeats(max(searches, 1), blocks).seeds(len(values))
-    rows = {
-        s: {"status": "completed", "key": f"{s}", **dict.fromkeys(METRICS, v)}
-        for s, v in zip(seeds, values, strict=True)
-    }
-    return Runs(rows, Tally(), searches)
+    return make_runs(dict(zip(seeds, values, strict=True)), searches, metrics=METRICS)
 
 
-METRICS = [f"test.{kind}top5" for kind in ("", "macro_", "many_", "medium_", "few_")]
+METRICS = [f"{kind}top5" for kind in ("", "macro_", "many_", "medium_", "few_")]
 OURS, THEIRS = [0.80, 0.84, 0.79, 0.81, 0.83, 0.78], [0.75, 0.76, 0.77, 0.74, 0.77, 0.76]
 
 
@@ -112,11 +109,9 @@ def test_classes_of_a_single_image_or_group_do_not_show_how_images_differ(images
     ranks = {
         s: Ranks(row.astype(int), 0 * label, label, label, "test", clusters) for s, row in enumerate(rows, 1)
     }
-    confirmed = {
-        s: {"status": "completed", "test.macro_top1": float((one.greater < 1).mean())}
-        for s, one in ranks.items()
-    }
-    result = combined([(1, Runs(confirmed, ranks=ranks))], "macro_top1", difference=False)
+    values = {s: float((of_seed.greater < 1).mean()) for s, of_seed in ranks.items()}
+    arm = make_runs(values, metrics=("macro_top1",), ranks=ranks)
+    result = combined([(1, arm)], "macro_top1", difference=False)
     assert result is not None and result.covers == "seeds"
 
 
@@ -138,32 +133,26 @@ def oracle(ranks: Ranks, metric: str) -> float:
     return float(np.mean(means)) if means else math.nan
 
 
-def with_ranks(
-    study: Study, seeds: int, spoilt: Sequence[str] = (), images: Mapping[int, str] | None = None
-) -> Table:
-    """A table of two losses in a regime, made of ranks; what is spoilt has other numbers than its ranks'."""
-    kept, histories = {}, {}
+def with_ranks(spoilt: str = "", images: Mapping[int, str] | None = None, **changes: Any) -> Table:
+    """A table of two losses in a regime, made of ranks; a spoilt metric has other numbers than its ranks'."""
+    study, kept, histories = two_losses(**changes), {}, {}
     for index, arm in enumerate(study.arms):
-        confirm = {}
-        for seed in range(1, seeds + 1):
-            key = f"{index}-{seed}"
-            kept[key] = ranks_of(seed, index, (images or {}).get(seed, "test"))
-            tests = {f"test.{m}": oracle(kept[key], m) + (m in spoilt) * 0.01 for m in study.accuracies}
-            tests = {name: None if math.isnan(value) else value for name, value in tests.items()}
-            confirm[0, seed] = {"key": key, "seed": seed, "number": 0, "status": "completed", **tests}
-            confirm[0, seed] |= {"versions": "{}", "reason": ""}
-        histories[study.arm_id(arm)] = ArmHistory(arm, {}, confirm)
+        ranks = [ranks_of(seed, index, (images or {}).get(seed, "test")) for seed in range(1, 5)]
+        tests = [{m: oracle(r, m) + (m == spoilt) * 0.01 for m in study.accuracies} for r in ranks]
+        known = [{name: None if math.isnan(v) else v for name, v in of_seed.items()} for of_seed in tests]
+        histories[study.arm_id(arm)] = made = make_history(study, arm, known)
+        kept |= {row["key"]: r for row, r in zip(made.confirm.values(), ranks, strict=True)}
     return build_table(study, histories, ranks=lambda rows: {row["key"]: kept[row["key"]] for row in rows})
 
 
-def two_losses(**changes: object) -> Study:
+def two_losses(**changes: Any) -> Study:
     losses = [Loss("cross_entropy"), Loss("smooth_topk_svm")]
     arms = grid([Regime("clean", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1))
-    return Study("s", arms, topk=(1, 3), seeds=4, **changes)  # type: ignore[arg-type]
+    return Study("s", arms, topk=(1, 3), seeds=4, **changes)
 
 
 def test_a_table_of_ranks_covers_seeds_and_images_in_every_metric() -> None:
-    table = with_ranks(two_losses(), 4)
+    table = with_ranks()
     for metric in ("top1", "top3", "macro_top1", "macro_top3", "many_top3", "few_top1"):
         cell = table.cells["smooth_topk_svm", "clean", metric]
         assert cell.value is not None and cell.difference is not None
@@ -177,19 +166,19 @@ def test_a_table_of_ranks_covers_seeds_and_images_in_every_metric() -> None:
 
 def test_what_the_ranks_do_not_support_is_said() -> None:
     """Numbers of other weights than the ranks', or of other images, fall back to Student's interval over seeds."""
-    spoilt = with_ranks(two_losses(), 4, spoilt=["top1"])
+    spoilt = with_ranks(spoilt="top1")
     assert to_markdown(spoilt).count("| seeds |") == 2
     assert spoilt.cells["cross_entropy", "clean", "top1"].value.covers == "seeds"  # type: ignore[union-attr]
-    mixed = with_ranks(two_losses(), 4, images={4: "others"})
+    mixed = with_ranks(images={4: "others"})
     assert mixed.cells["cross_entropy", "clean", "top1"].value == interval(
         {s: oracle(ranks_of(s, 0), "top1") for s in range(1, 5)}
     )
-    of_seeds = with_ranks(two_losses(interval="seeds"), 4)
+    of_seeds = with_ranks(interval="seeds")
     assert {c.value.covers for c in of_seeds.cells.values() if c.value is not None} == {"seeds"}
 
 
 def test_where_every_seed_has_images_of_its_own_students_interval_covers_both() -> None:
-    table = with_ranks(two_losses(), 4, images={seed: f"drawn {seed}" for seed in range(1, 5)})
+    table = with_ranks(images={seed: f"drawn {seed}" for seed in range(1, 5)})
     cell = table.cells["smooth_topk_svm", "clean", "top1"]
     alone = interval({s: oracle(ranks_of(s, 1), "top1") for s in range(1, 5)})
     assert cell.value is not None and alone is not None
@@ -206,11 +195,7 @@ def ranks(seed: int, groups: bool) -> Ranks:
 def test_a_table_is_over_typefaces_where_images_have_them() -> None:
     for groups in (False, True):
         kept = {seed: ranks(seed, groups) for seed in range(1, 5)}
-        rows = {
-            s: {"status": "completed", "key": f"{s}", "test.top3": float((r.greater < 3).mean())}
-            for s, r in kept.items()
-        }
-        arm = Runs(rows, ranks=kept)
+        arm = make_runs({s: float((r.greater < 3).mean()) for s, r in kept.items()}, ranks=kept)
         result = combined([(1, arm)], "top3", difference=False)
         assert result is not None and result.precision is not None and result.covers == "seeds and images"
         assert arm.tested == ((12, "typefaces") if groups else (60, "test images"))
@@ -220,24 +205,21 @@ def test_a_table_is_over_typefaces_where_images_have_them() -> None:
 # Over regimes.
 
 
-def of_regime(name: str, images: str, random: int, searches: int = 3) -> Runs:
+def of_regime(images: str, random: int, searches: int = 3) -> Runs:
     """Six runs of three searches on 400 images, whose accuracy is that of their ranks."""
     rng, kept = np.random.default_rng(random), {}
     none, label, ease = np.zeros(400, int), np.arange(400) % 4, rng.choice([0.1, 0.95], 400)
     for seed in Repeats(searches).seeds(6):
         kept[seed] = Ranks(np.where(rng.random(400) < ease, 0, 9), none, label, none, images)
-    rows = {
-        seed: {"status": "completed", "key": f"{name}-{seed}", "test.top5": float((r.greater < 5).mean())}
-        for seed, r in kept.items()
-    }
-    return Runs(rows, Tally(), searches, kept)
+    values = {seed: float((r.greater < 5).mean()) for seed, r in kept.items()}
+    return make_runs(values, searches, metrics=("top5",), ranks=kept)
 
 
 @pytest.mark.parametrize("images", ["test", "others"])
 def test_an_average_over_regimes_has_a_row_for_each_search_and_shared_images_once(images: str) -> None:
     """Each row by hand; test images that differ are taken as fully correlated: their standard errors add up."""
-    arms = [of_regime("a", "test", 1), of_regime("b", "test", 2)]
-    arms += [of_regime("c", images, 3), of_regime("d", images, 4)]
+    arms = [of_regime("test", 1), of_regime("test", 2)]
+    arms += [of_regime(images, 3), of_regime(images, 4)]
     weights = [0.5, -0.5, 0.5, -0.5]
     result = combined(list(zip(weights, arms, strict=True)), "top5")
     seeds = Repeats(3).seeds_of

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from made_histories import make_runs
 
 from topk_platform import (
     Claim,
@@ -47,14 +48,6 @@ def study(*claims: Claim) -> Study:
     return Study("s", ARMS, topk=(1, 3), claims=claims)
 
 
-def runs_of(values: Sequence[float], status: Mapping[int, str] | None = None) -> Runs:
-    rows = {
-        seed: {"status": (status or {}).get(seed, "completed"), "test.top3": value, "key": str(seed)}
-        for seed, value in enumerate(values, 1)
-    }
-    return Runs(rows)
-
-
 def judged(wanted: Claim, runs: Mapping[str, Runs], planned: int = 5, once: Collection[str] = ()) -> Evidence:
     result = deciding.of_runs(GAP, runs, once, Repeats(runs[OURS].searches or 1).seeds(planned))
     return deciding._evidence(study(wanted), wanted, GAP, result)
@@ -63,7 +56,9 @@ def judged(wanted: Claim, runs: Mapping[str, Runs], planned: int = 5, once: Coll
 def decided(
     wanted: Claim, ours: Sequence[float], theirs: Sequence[float], status: Mapping[int, str] | None = None
 ) -> Evidence:
-    return judged(wanted, {OURS: runs_of(ours, status), THEIRS: runs_of(theirs)}, max(len(ours), 5))
+    return judged(
+        wanted, {OURS: make_runs(ours, status=status), THEIRS: make_runs(theirs)}, max(len(ours), 5)
+    )
 
 
 NOISE = [0.001, -0.001, 0.002, -0.002, 0.0]
@@ -162,7 +157,7 @@ def test_wrong_decisions_are_rarer_than_said() -> None:
 def test_seeds_beyond_the_plan_change_no_verdict_and_before_it_none_is_given() -> None:
     """So whoever looks after every seed, and adds more of them, confirms no more often than who looks once."""
     values = shifted(0.1) + [0.6] * 5
-    runs = {OURS: runs_of(values), THEIRS: runs_of([0.5] * 10)}
+    runs = {OURS: make_runs(values), THEIRS: make_runs([0.5] * 10)}
     early = judged(claim(), {name: of_arm.of_seeds([1, 2, 3, 4]) for name, of_arm in runs.items()})
     assert (early.verdict, early.why) == ("waits for data", "4 of 5 planned seeds have ended")
     assert judged(claim(), runs).estimate == decided(claim(), shifted(0.1), [0.5] * 5).estimate
@@ -170,20 +165,15 @@ def test_seeds_beyond_the_plan_change_no_verdict_and_before_it_none_is_given() -
 
 
 def test_an_arm_that_was_searched_once_decides_nothing() -> None:
-    runs = {OURS: runs_of(shifted(2.0)), THEIRS: runs_of([0.5] * 5)}
+    runs = {OURS: make_runs(shifted(2.0)), THEIRS: make_runs([0.5] * 5)}
     result = judged(claim(), runs, once=(OURS,))
     assert result.verdict == "undecided" and OURS in result.why
 
 
-def of_searches(searches: int, seeds: Mapping[int, float]) -> Runs:
-    rows = {s: {"status": "completed", "test.top3": v, "key": str(s)} for s, v in seeds.items()}
-    return Runs(rows, searches=searches)
-
-
 def test_seeds_to_plan_where_searches_were_repeated_are_so_many_of_each() -> None:
     """Six seeds of three searches: a search more brings two seeds more."""
-    ours = of_searches(3, dict(zip(Repeats(3).seeds(6), [0.51, 0.5, 0.49, 0.52, 0.5, 0.49], strict=True)))
-    theirs = of_searches(0, dict.fromkeys(Repeats(1, 3).seeds(6), 0.5))
+    ours = make_runs(dict(zip(Repeats(3).seeds(6), [0.51, 0.5, 0.49, 0.52, 0.5, 0.49], strict=True)), 3)
+    theirs = make_runs(dict.fromkeys(Repeats(1, 3).seeds(6), 0.5))
     result = judged(claim(tolerance=0.5), {OURS: ours, THEIRS: theirs}, planned=6)
     assert result.estimate is not None and result.estimate.precision is not None
     precision = result.estimate.precision
@@ -221,8 +211,8 @@ def test_the_plan_is_the_definitions_whatever_budget_is_requested(
 
 
 def test_a_claim_waits_while_seeds_are_of_one_search_alone() -> None:
-    ours = of_searches(3, dict(zip(Repeats(3).seeds_of(0, 15), shifted(2.0), strict=True)))
-    result = judged(claim(), {OURS: ours, THEIRS: runs_of([0.5] * 5)}, planned=15)
+    ours = make_runs(dict(zip(Repeats(3).seeds_of(0, 15), shifted(2.0), strict=True)), 3)
+    result = judged(claim(), {OURS: ours, THEIRS: make_runs([0.5] * 5)}, planned=15)
     assert (result.verdict, result.why) == ("waits for data", "5 of 15 planned seeds have ended")
 
 

@@ -3,23 +3,20 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
-import math
-import re
 from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
+from made_histories import make_history, make_row, make_table
 from rich.console import Console
 
-from topk_platform import Arm, Float, Loss, Model, Published, Recipe, Regime, Study, grid
+from topk_platform import Float, Loss, Model, Published, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmHistory
-from topk_platform.reports.result_tables import to_html, to_latex, to_markdown, to_rich
+from topk_platform.reports.result_tables import to_markdown, to_rich
 from topk_platform.reports.table_data import to_arrow, to_csv, to_files
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import marked
-from topk_platform.specs import Phase, Trial
 
 CE = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
 SVM = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
@@ -34,28 +31,6 @@ def a_study(*models: Model, losses: tuple[Loss, Loss] = (CE, SVM)) -> Study:
     return Study("s", arms, topk=(1, 3), trials=2, seeds=3)
 
 
-def history(
-    study: Study, arm: Arm, tests: list[float], *, chosen: int = 1, failed: bool = False
-) -> ArmHistory:
-    def row(number: int, seed: int, value: float, status: str = "completed") -> dict[str, object]:
-        phase: Phase = "confirm" if seed else "search"
-        of_arm = ("s", study.arm_id(arm), arm, study.topk)
-        trial = Trial(*of_arm, phase, number, seed, 0, arm.loss.first, "f", "c")
-        return {
-            "key": trial.key, "arm": arm.name, "number": number, "seed": seed, "status": status, "reason": "why",
-            "config": trial.to_json(), "values": json.dumps(trial.parameters),
-            "versions": '{"machine": "m", "torch": "2.15.0"}',
-            **{f"test.{m}": value for m in study.metrics},
-        }  # fmt: skip
-
-    search = {n: row(n, 0, math.nan) for n in range(2)}
-    confirm = {(chosen, seed): row(chosen, seed, value) for seed, value in enumerate(tests, start=1)}
-    if failed:
-        confirm[chosen, 9] = row(chosen, 9, 0.0, "failed")
-    curves = {row["key"]: {1: 0.5 + 0.1 * (n == chosen)} for n, row in search.items()}
-    return ArmHistory(arm, search, confirm, curves)  # type: ignore[arg-type]
-
-
 def a_table(*published: Published) -> Table:
     study = dataclasses.replace(a_study(), published=published)
     values = {
@@ -63,12 +38,9 @@ def a_table(*published: Published) -> Table:
         "clean/mlp/smooth_topk_svm": [0.95, 0.96, 0.99],
         "noisy/mlp/cross_entropy": [0.7],
     }
-    histories = {
-        study.arm_id(arm): history(
-            study, arm, values.get(arm.name, []), failed=arm.name.startswith("noisy/mlp/c")
-        )
-        for arm in study.arms
-    }
+    histories = {study.arm_id(arm): make_history(study, arm, values.get(arm.name, [])) for arm in study.arms}
+    failed = next(history for history in histories.values() if history.arm.name == "noisy/mlp/cross_entropy")
+    failed.confirm[0, 9] = {**make_row(study, failed.arm, 0, 9, 0.0), "status": "failed"}
     return build_table(study, histories)
 
 
@@ -115,8 +87,7 @@ def test_the_table_has_a_row_per_loss_a_column_per_regime_and_marks_the_best() -
 def test_several_models_get_rows_of_their_own_and_their_own_baseline() -> None:
     study = a_study(Model("mlp"), Model("mlp", label="wide"))
     values = {"mlp": [0.5, 0.6, 0.7], "wide": [0.1, 0.2, 0.3]}
-    histories = {study.arm_id(arm): history(study, arm, values[arm.model.label]) for arm in study.arms}
-    table = build_table(study, histories)
+    table = make_table(study, lambda arm: values[arm.model.label])
     losses = ("cross_entropy", "smooth_topk_svm")
     assert table.rows == tuple(f"{model}/{loss}" for model in ("mlp", "wide") for loss in losses)
     difference = table.cells["wide/smooth_topk_svm", "clean", "top3"].difference
@@ -127,9 +98,7 @@ def test_the_models_of_a_single_regime_stand_side_by_side_each_with_its_own_best
     both = a_study(Model("mlp", label="units-2"), Model("mlp", label="units-4"))
     study = both.only("clean/*")
     values = {"units-2": [0.5, 0.6, 0.7], "units-4": [0.1, 0.2, 0.3]}
-    table = build_table(
-        study, {study.arm_id(arm): history(study, arm, values[arm.model.label]) for arm in study.arms}
-    )
+    table = make_table(study, lambda arm: values[arm.model.label])
     assert (table.rows, table.columns) == (("cross_entropy", "smooth_topk_svm"), ("units-2", "units-4"))
     assert all(cell.best for cell in table.cells.values())  # equal means, each column's own best
     assert "| units-4 | cross_entropy | **20.0 ± 24.8** |  |" in to_markdown(table)
@@ -148,8 +117,8 @@ def test_trials_that_do_not_count_are_reported() -> None:
 def test_a_table_of_several_machines_says_so() -> None:
     study = a_study()
     arm = study.arms[0]
-    mixed = history(study, arm, [0.9, 0.92])
-    mixed.confirm[1, 2]["versions"] = '{"machine": "another", "torch": "2.14.0"}'
+    mixed = make_history(study, arm, [0.9, 0.92])
+    mixed.confirm[0, 2]["versions"] = '{"machine": "another", "torch": "2.14.0"}'
     text = to_markdown(build_table(study, {study.arm_id(arm): mixed}))
     assert "3 of machine m, torch 2.15.0; 1 of machine another, torch 2.14.0." in text
     assert "machine m" not in to_markdown(a_table())
@@ -214,10 +183,9 @@ def with_ends(
     ahead = [value + gain for value, gain in zip(CE_VALUES, (0.2, 0.21, 0.22, 0.2, 0.2), strict=True)]
     histories = {}
     for arm, tests in zip(study.arms, (CE_VALUES, ahead), strict=True):
-        chosen = int(arm.is_searched)
-        past = history(study, arm, tests, chosen=chosen)
+        past = make_history(study, arm, tests)
         for seed, status in ends.get(arm.loss.label, {}).items():
-            past.confirm[chosen, seed] |= {
+            past.confirm[0, seed] |= {
                 "status": status,
                 **dict.fromkeys(f"test.{m}" for m in study.metrics),
             }
@@ -268,24 +236,14 @@ def test_where_arms_were_searched_differently_often_there_is_a_column_for_it() -
     assert "+20.6 ± 1.1 | 0 |" in to_markdown(with_ends({}, losses=(CE, FIXED[1])))
 
 
-def test_every_format_marks_what_is_better_and_what_is_worse_and_the_best_of_a_column() -> None:
+def test_what_is_better_and_what_is_worse_is_marked_and_the_best_is_bold() -> None:
     study = dataclasses.replace(a_study(losses=(*FIXED, Loss("focal"))), seeds=5).only("clean/*")
     gains = {"cross_entropy": 0.0, "smooth_topk_svm": 0.2, "focal": -0.2}
-    histories = {}
-    for arm in study.arms:
-        tests = [value + gains[arm.loss.name] * (1 + n / 50) for n, value in enumerate(CE_VALUES)]
-        histories[study.arm_id(arm)] = history(study, arm, tests, chosen=0)
-    table = build_table(study, histories)
-    text, latex, page = (write(table, ["top3"]) for write in (to_markdown, to_latex, to_html))
-    up, down = "+20.8 ± 0.8", "-20.8 ± 0.8"
-    assert f"| **78.8 ± 10.6** | {up} | ▲ |" in text and f"| 37.2 ± 10.3 | {down} | ▼ |" in text
-    assert f"{up}   ▲" in shown(table) and f"{down}   ▼" in shown(table)
-    assert f"{up}</td><td>▲</td>" in page and f"{down}</td><td>▼</td>" in page
-    assert re.findall(r"([-+$]+20\.8)~\$\\pm\$~0\.8 & \$\\(\w+)\$", latex) == [
-        ("+20.8", "blacktriangle"),
-        ("$-$20.8", "blacktriangledown"),
-    ]
-    assert re.findall(r"\\textbf\{([\d.]+)", latex) == re.findall(r"<b>([\d.]+)", page) == ["78.8"]
+    table = make_table(
+        study, lambda arm: [v + gains[arm.loss.name] * (1 + n / 50) for n, v in enumerate(CE_VALUES)]
+    )
+    text = to_markdown(table, ["top3"])
+    assert "| **78.8 ± 10.6** | +20.8 ± 0.8 | ▲ |" in text and "| 37.2 ± 10.3 | -20.8 ± 0.8 | ▼ |" in text
     marks = {row["loss"]: row["mark"] for row in csv.DictReader(io.StringIO(to_csv(table, ["top3"])))}
     assert marks == {"cross_entropy": "", "smooth_topk_svm": "better", "focal": "worse"}
 
@@ -293,7 +251,7 @@ def test_every_format_marks_what_is_better_and_what_is_worse_and_the_best_of_a_c
 def test_nobody_is_worse_than_what_is_left_of_a_baseline() -> None:
     study = a_study(losses=FIXED).only("clean/*")
     behind = ([0.9, 0.8, 0.7, 0.9], [0.8, 0.69, 0.6, 0.79])
-    made = [history(study, arm, tests, chosen=0) for arm, tests in zip(study.arms, behind, strict=True)]
+    made = [make_history(study, arm, tests) for arm, tests in zip(study.arms, behind, strict=True)]
     study = dataclasses.replace(study, seeds=4)
     histories = dict(zip(map(study.arm_id, study.arms), made, strict=True))
     key = ("smooth_topk_svm", "clean", "top3")
@@ -321,9 +279,7 @@ def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
         "cross_entropy": [0.9, 0.92, 0.94, 0.95, 0.96],
         "smooth_topk_svm": [0.5, 0.51, 0.52, 0.53, 0.55],
     }
-    histories = {
-        study.arm_id(arm): history(study, arm, values[arm.loss.label], chosen=0) for arm in study.arms
-    }
+    histories = {study.arm_id(arm): make_history(study, arm, values[arm.loss.label]) for arm in study.arms}
     whole = build_table(study, histories)
     part = build_table(study, histories, study.only("noisy/*/smooth*").arms)
     assert (part.rows, part.columns, len(part.cells)) == (("smooth_topk_svm",), ("noisy",), 10)
@@ -336,10 +292,7 @@ def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
 def test_means_that_differ_only_by_rounding_are_all_best() -> None:
     study = dataclasses.replace(a_study(losses=FIXED), seeds=3).only("clean/*")
     values = {"cross_entropy": [0.91, 0.77, 0.83], "smooth_topk_svm": [0.91, 0.83, 0.77]}
-    histories = {
-        study.arm_id(arm): history(study, arm, values[arm.loss.label], chosen=0) for arm in study.arms
-    }
-    table = build_table(study, histories)
+    table = make_table(study, lambda arm: values[arm.loss.label])
     assert len({cell.value.mean for cell in table.cells.values() if cell.value}) == 2
     assert all(cell.best for cell in table.cells.values())
 
