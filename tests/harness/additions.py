@@ -1,4 +1,4 @@
-"""One extension of each kind, as somebody who follows CONTRIBUTING's table would write it: edits by file.
+"""Extensions of the kinds that are added most, as somebody who follows CONTRIBUTING's table writes them: edits by file.
 
 An edit is an anchor and the text that goes before it; without an anchor the text goes to the end of the file, which may
 be new.
@@ -62,34 +62,6 @@ def corners(per_class: int = 20):
         ],
         "docs/study.md": [("", "\n`corners` are points in the corners of a square.\n")],
     },
-    "condition": {
-        f"{P}specs/regime_conditions.py": [
-            (
-                "Noise = LabelNoise",
-                """@dataclass(frozen=True)
-class Shifted(Checked):
-    across_superclasses: ClassVar[bool] = True
-    probability: Share
-""",
-            ),
-            ("LabelNoise | ConfusionNoise", "Shifted | "),
-            ('    "TrainFraction",\n', '    "Shifted",\n'),
-        ],
-        f"{P}data/conditions.py": [
-            (
-                "_CONDITIONS: dict",
-                """def _shifted(dataset: Dataset, condition: Shifted, generator: Generator) -> Dataset:
-    labels = dataset.train.labels
-    moved = torch.rand(len(labels), generator=generator) < condition.probability
-    shifted = torch.where(moved, (labels + 1) % dataset.classes, labels)
-    return dataset.with_train(dataset.train.relabelled(shifted))
-""",
-            ),
-            ("    TrainFraction: _train_fraction,", "    Shifted: _shifted,\n"),
-            ("    TrainFraction,\n)", "    Shifted,\n"),
-        ],
-        "docs/study.md": [("", "\n`Shifted(p)` moves labels to the next class.\n")],
-    },
     "model": {
         f"{P}models/halved.py": [
             (
@@ -111,16 +83,6 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
         ],
         "docs/study.md": [("", "\n`halved` sees every other input.\n")],
     },
-    "optimizer": {
-        f"{P}training/steps/optim.py": [
-            (
-                '        case "sgd" | "heavy_ball":',
-                '        case "slow":\n            return _SGD(parameters, lr=rate / 10)\n',
-            ),
-        ],
-        f"{P}specs/recipe.py": [('"adamw")', '"slow", ')],
-        "docs/recipes.md": [("", "\n`slow` is SGD at a tenth of the rate.\n")],
-    },
     "sampler": {
         f"{P}specs/search_rules.py": [
             (
@@ -139,34 +101,6 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
         ],
         "docs/searching.md": [("", "\n| `BruteForce()` | every value once | |\n")],
     },
-    "pruner": {
-        f"{P}specs/search_rules.py": [
-            (
-                "Pruner = NoPruning",
-                """@dataclass(frozen=True)
-class AtLeast(Checked):
-    rungs: ClassVar[tuple[float, ...]] = ()
-    value: Share = 0.5
-""",
-            ),
-            ("NoPruning | Quantile", "AtLeast | "),
-            ('"NoPruning", "OptunaSampler"', '"AtLeast", '),
-        ],
-        f"{P}protocol/pruning.py": [
-            (
-                "        case Quantile(",
-                "        case AtLeast(value):\n            return ((1, value),)\n",
-            ),
-            ("NoPruning, OwnPruner", "AtLeast, "),
-        ],
-        "docs/searching.md": [("", "\n| `AtLeast(value)` | below a value after the first epoch |\n")],
-    },
-    "object store": {
-        f"{P}records/storage/backends.py": [
-            ('    "gs": ObjectStore(', '    "memory": ObjectStore("it needs none"),\n')
-        ],
-        "docs/ledger.md": [("", "\n`memory://` keeps nothing.\n")],
-    },
     "table format": {
         f"{P}reports/counts.py": [
             (
@@ -176,26 +110,6 @@ class AtLeast(Checked):
         ],
         f"{P}reports/catalogue.py": [('    "latex": "result_tables', '    "counts": "counts:to_counts",\n')],
         "docs/report.md": [("", "\n`--format counts` writes the number of cells.\n")],
-    },
-    "plot": {
-        f"{P}reports/plots/seeds.py": [
-            (
-                "",
-                """from matplotlib.figure import Figure
-def seeds(data):
-    figure = Figure()
-    figure.subplots().plot([cell.value.n for cell in data.table.cells.values() if cell.value is not None])
-    return figure
-""",
-            )
-        ],
-        f"{P}reports/catalogue.py": [
-            (
-                '    "search": Plot(',
-                '    "seeds": Plot("plots.seeds:seeds", "How many seeds each cell has."),\n',
-            )
-        ],
-        "docs/report.md": [("", "\n| `seeds` | how many seeds each cell has |\n")],
     },
 }
 

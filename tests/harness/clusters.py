@@ -1,4 +1,4 @@
-"""A lab's cluster on hosts of :mod:`hosts`: Ray started by hand, as ``docs/cluster.md`` says, and the command on it."""
+"""A lab's cluster on hosts of :mod:`hosts`: Ray by hand, as ``docs/cluster.md`` says, a store and MLflow beside it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hosts import Host, Network
-from services import CREDENTIALS
+from labs import answers, until
 
-__all__ = ["Site"]
+__all__ = ["CREDENTIALS", "Site", "object_store", "tracking_server"]
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
 
 _DEPLOY = Path(__file__).parents[2] / "deploy"
 _BIN = Path(sys.executable).parent
@@ -89,3 +91,23 @@ class Site:
         log = self.folder / f"{command[0]}.log"
         with log.open("w") as file:
             return host.start([_BIN / command[0], *command[1:]], file, self.lab, **self.environment), log
+
+
+def object_store(host: Host, port: int = 9000) -> str:
+    """Start an S3 server on a host, and return the URI of a store in a bucket of it."""
+    server = host.start([sys.executable, "-m", "moto.server", "--host", host.address, "--port", str(port)])
+    endpoint = f"http://{host.address}:{port}"
+    until(lambda: answers(f"{endpoint}/lab", "PUT"), f"an object store at {endpoint} answers", server)
+    return f"s3://lab/runs?endpoint={endpoint}&region=us-east-1"
+
+
+def tracking_server(host: Host, port: int = 5000) -> str:
+    """Start MLflow's server on a host, and return its URI."""
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", host.address]
+    command += ["--port", str(port), "--allowed-hosts", f"{host.address}:{port}"]
+    command += ["--backend-store-uri", f"sqlite:///{host.home}/mlflow.db"]
+    command += ["--artifacts-destination", f"{host.home}/artifacts"]
+    server = host.start(command, cwd=host.home, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false")
+    uri = f"http://{host.address}:{port}"
+    until(lambda: answers(f"{uri}/health"), f"MLflow at {uri} answers", server)
+    return uri

@@ -2,14 +2,12 @@
 
 What a host is made of is the kernel's: namespaces for network, mounts, processes and name, and an overlay over this
 machine's files, so that a host has the same programs and keeps what it writes to itself. Wants root, ``ip``,
-``unshare`` and ``nsenter``; see :func:`refusal`. A link that loses packets wants ``nft`` as well; see
-:func:`lossless`.
+``unshare`` and ``nsenter``; see :func:`refusal`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Host", "Network", "lossless", "network", "refusal"]
+__all__ = ["Host", "Network", "network", "refusal"]
 
-_TOOLS = ("ip", "unshare", "nsenter", "mount", "chroot", "tc")
+_TOOLS = ("ip", "unshare", "nsenter", "mount", "chroot")
 _ALONE = ["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
 # Mounts a root of its own for what follows it, and waits until it is killed.
 _INIT = """
@@ -33,16 +31,6 @@ mount -t tmpfs tmpfs dev/shm && mount -t tmpfs tmpfs tmp && mount -t tmpfs tmpfs
 for shared in {shared}; do mkdir -p .$shared && mount --bind $shared .$shared; done
 hostname {name} && ip link set lo up && mkdir -p home/{name} && touch {folder}/ready
 exec chroot . sleep infinity
-"""
-
-# Of what arrives at a host and of what leaves it, each packet is lost with the same chance, and counted. Netem, which
-# the kernel has for this, is often left out of it.
-_LOSSES = """
-add table netdev losses
-add chain netdev losses arriving {{ type filter hook ingress device {device} priority 0; }}
-add chain netdev losses leaving {{ type filter hook egress device {device} priority 0; }}
-add rule netdev losses arriving numgen random mod 100 < {percent} counter drop
-add rule netdev losses leaving numgen random mod 100 < {percent} counter drop
 """
 
 
@@ -62,15 +50,6 @@ def refusal() -> str:
     )
     subprocess.run(["ip", "link", "delete", "topk-try"], check=False, capture_output=True)
     return "this system makes no bridges" if made.returncode else ""
-
-
-def lossless() -> str:
-    """Return why no link can lose packets on this machine; empty where one can."""
-    if shutil.which("nft") is None:
-        return "links that lose packets want nft"
-    rules = _LOSSES.format(device="lo", percent=1)
-    made = subprocess.run(["unshare", "--net", "nft", rules], check=False, capture_output=True)
-    return "this system's nftables drops no packets at random" if made.returncode else ""
 
 
 @dataclass
@@ -142,26 +121,6 @@ class Host:
     def mend(self, bridge: str) -> None:
         """Put the cable in again."""
         _ip("link", "set", self.port, "master", bridge)
-
-    def slow(self, rate: str, percent: int = 0) -> None:
-        """Let no more than so much go to it and from it, ``10mbit`` for instance, and lose some of it either way.
-
-        Args:
-            rate: How much.
-            percent: How many of a hundred packets are lost; 0 where links are :func:`lossless`.
-        """
-        queue = ["root", "tbf", "rate", rate, "burst", "32kbit", "latency", "200ms"]
-        subprocess.run(["tc", "qdisc", "replace", "dev", self.port, *queue], check=True)
-        self.run(["tc", "qdisc", "replace", "dev", "eth0", *queue])
-        if percent:
-            # What the kernel hands on as one packet would be lost as one, up to 64 KiB of it.
-            self.run(["ip", "link", "set", "eth0", "gso_max_segs", "1"])
-            self.run(["nft", _LOSSES.format(device="eth0", percent=percent)])
-
-    def lost(self) -> tuple[int, int]:
-        """Return how many packets its link has lost on their way to it and from it."""
-        arriving, leaving = re.findall(r"counter packets (\d+)", self.run(["nft", "list", "ruleset"]))
-        return int(arriving), int(leaving)
 
     def power_off(self) -> None:
         """End all that runs on it at once, and take it from the network."""

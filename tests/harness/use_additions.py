@@ -24,14 +24,12 @@ from topk_platform import (
     Regime,
     Study,
     data,
-    plot,
     table,
 )
 from topk_platform.protocol.suggest import check_sampler
-from topk_platform.records.storage.store import Store
 from topk_platform.reports.catalogue import as_format
 from topk_platform.specs import Trial
-from topk_platform.testing import RegimeContract, fake_run
+from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
 from topk_platform.training.losses import build_loss
 from topk_platform.versions import version_of
@@ -74,24 +72,8 @@ def use_dataset(folder: str) -> None:
     assert trained(an_arm(Regime("r", "corners", options={"per_class": 10}))) == "completed"
 
 
-def use_condition(folder: str) -> None:
-    from topk_platform import Shifted
-
-    shifted = Regime("shifted", "digits", (Shifted(0.5),))
-    assert trained(an_arm(shifted)) == "completed"
-    contract = type("Contract", (RegimeContract,), {"regime": shifted})()
-    for name in dir(contract):
-        if name.startswith("test_conditions"):
-            getattr(contract, name)()
-
-
 def use_model(folder: str) -> None:
     assert trained(an_arm(model="halved")) == "completed"
-
-
-def use_optimizer(folder: str) -> None:
-    arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 1, Recipe(1, optimizer="slow"))
-    assert trained(arm) == "completed"
 
 
 def use_sampler(folder: str) -> None:
@@ -110,29 +92,10 @@ def use_sampler(folder: str) -> None:
     }
 
 
-def use_pruner(folder: str) -> None:
-    from topk_platform import AtLeast
-
-    rows = faked(searched(pruner=AtLeast(0.2)), folder)
-    assert {row["status"] for row in rows if row["phase"] == "search"} == {"completed", "pruned"}
-
-
-def use_object_store(folder: str) -> None:
-    store = Store.open("memory://")
-    store.write("runs/a", b"content")
-    assert store.read("runs/a") == b"content" and store.names("runs") == ["a"]
-
-
 def use_table_format(folder: str) -> None:
     study = searched()
     faked(study, folder)
     assert as_format("counts", table(study, store=folder)).endswith(" cells")
-
-
-def use_plot(folder: str) -> None:
-    study = searched()
-    faked(study, folder)
-    assert plot(study, "seeds", store=folder).axes
 
 
 if __name__ == "__main__":
