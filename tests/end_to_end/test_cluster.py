@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -141,35 +140,6 @@ def test_a_raylet_that_is_killed_changes_nothing(
     check_undisturbed(tmp_path, reference)
     assert "tried again 1" in output
     assert len(visited.noted("steps")) - steps == reference.steps + 1
-
-
-def test_a_folder_that_a_node_does_not_see_is_refused(
-    joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path
-) -> None:
-    """One node has a disk of its own where the others have the store's folder."""
-    own = ["unshare", "--user", "--map-root-user", "--mount"]
-    if subprocess.run([*own, "true"], check=False).returncode:
-        pytest.skip("this system lets nobody mount a disk of his own")
-    mount = f'mount -t tmpfs tmpfs {tmp_path} && exec "$@"'
-    start = services.start_ray_process
-
-    def apart(command: list[str], *arguments: Any, **keywords: Any) -> Any:
-        return start([*own, "sh", "-c", mount, "sh", *command], *arguments, **keywords)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(services, "start_ray_process", apart)
-        node = nodes.add_node(num_cpus=1)
-    try:
-        store = tmp_path / "s"
-        _, err = visited.topk("run", "lab:plain", "--store", store, "--address", nodes.address, code=2)
-        line = err.splitlines()[-1]
-        assert (
-            "study lab: store, 127.0.0.1 (" in line
-            and f"): {tmp_path} is a place that this machine does not" in line
-        )
-        assert not store.exists()
-    finally:
-        nodes.remove_node(node, allow_graceful=False)
 
 
 def test_it_is_sent_the_code(joined: Joined) -> None:

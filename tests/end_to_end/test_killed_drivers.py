@@ -34,7 +34,6 @@ class Storm:
 
     Args:
         store: Where its store was in the end.
-        kills: How many training steps there had been at each kill.
         damaged: What `topk status` and `topk repair` said of each damaged part, by the kind of damage.
         driven: Who drove the study, as it is told after each kill.
         steps: How many training steps there were.
@@ -44,7 +43,6 @@ class Storm:
     """
 
     store: Path
-    kills: list[int]
     damaged: dict[str, tuple[str, str]]
     driven: list[str]
     steps: int
@@ -56,7 +54,7 @@ class Storm:
 def storm(make_lab: Callable[..., Any], reference: Any, tmp_path_factory: pytest.TempPathFactory) -> Storm:
     lab, store = make_lab(), tmp_path_factory.mktemp("storm") / "store"
     command = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store")
-    kills, damaged, drivers, repeated, torn = [], {}, [], 0, 0
+    damaged, drivers, repeated, torn = {}, [], 0, 0
 
     def cut_off(moment: int) -> None:
         moment = max(moment, len(lab.noted("steps")) + 1)
@@ -69,7 +67,6 @@ def storm(make_lab: Callable[..., Any], reference: Any, tmp_path_factory: pytest
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         until(lambda: not lab.running(), f"everything is gone after step {moment}")
-        kills.append(len(lab.noted("steps")))
 
     for kill, moment in enumerate(moments(reference.steps)):
         cut_off(moment)
@@ -89,7 +86,7 @@ def storm(make_lab: Callable[..., Any], reference: Any, tmp_path_factory: pytest
             drivers[-1] = driven(Store.open(store).at("small"))
     lab.hold_at_step(sys.maxsize)
     lab.topk(*command, store)
-    return Storm(store, kills, damaged, drivers, len(lab.noted("steps")), repeated, torn)
+    return Storm(store, damaged, drivers, len(lab.noted("steps")), repeated, torn)
 
 
 def moments(steps: int) -> Iterator[int]:
@@ -132,20 +129,6 @@ def test_in_the_end_it_is_as_if_nothing_had_happened(storm: Storm, reference: An
     check_undisturbed(storm.store, reference)
     result = tracked(f"sqlite:///{storm.store / 'mlflow.db'}")
     assert len(result) == 16 and set(result.values()) == {1}
-
-
-def test_kills_come_in_every_quarter_of_the_study_by_its_training_steps(storm: Storm, reference: Any) -> None:
-    assert len(storm.kills) == KILLS
-    assert {min(3, 4 * steps // reference.steps) for steps in storm.kills} == {0, 1, 2, 3}
-
-
-def test_no_training_goes_on_after_the_step_at_which_the_study_is_killed(
-    storm: Storm, reference: Any
-) -> None:
-    """Each of two workers takes the step at which it is held, and none after it."""
-    before = [0, *storm.kills]
-    for moment, earlier, steps in zip(moments(reference.steps), before, storm.kills, strict=False):
-        assert max(moment, earlier + 1) <= steps <= max(moment, earlier + 1) + 1
 
 
 def test_of_a_trial_no_more_is_repeated_than_the_step_in_which_it_was_cut_off(

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import os
 import random
 import re
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
-import pytest
+from in_process import Said, topk
 from made_records import make_record, make_study
 
 from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
-from topk_platform.cli.app import main
 from topk_platform.identity import Identity
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import note_plan
@@ -29,7 +25,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
 from topk_platform.versions import versions_of
 
-__all__ = ["Case", "Said", "check_case", "copied", "make_store", "records", "reference", "study", "topk"]
+__all__ = ["Case", "check_case", "copied", "make_store", "records", "reference", "study"]
 
 # Without which nothing is lost.
 NOTES = ("standing.json", "plan.json", "undone.json", "data.json", "tables/", "lease/", "damaged/")
@@ -103,35 +99,6 @@ def add(ledger: Ledger, table: delta.Writing, record: TrialRecord) -> None:
 
     table.append(ledger_table([record], table.schema))
     table.compact()
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command said.
-
-    Args:
-        code: Its exit code.
-        out: Its output.
-        err: Its errors.
-    """
-
-    code: int
-    out: str
-    err: str
-
-
-def topk(*arguments: str) -> Said:
-    """Run a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        patch.object(sys, "argv", ["topk", *arguments]),
-        patch.dict(os.environ, {"COLUMNS": "200", "NO_COLOR": "1"}),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main()
-    return Said(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {

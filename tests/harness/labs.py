@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import signal
@@ -14,7 +13,7 @@ import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +21,7 @@ from typing import IO, Any
 import pytest
 from feeds import runs
 from hosts import refusal
+from in_process import topk
 
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
@@ -138,15 +138,9 @@ class SharedLab(Lab):
 
     def topk(self, *arguments: str | Path, code: int = 0, **more: Any) -> tuple[str, str]:
         """Run the command; return what it wrote to stdout and stderr."""
-        from topk_platform.cli import main
-
-        out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-            patch.setattr(sys, "argv", ["topk", *map(str, arguments)])
-            with pytest.raises(SystemExit) as ended:
-                main()
-        assert (ended.value.code or 0) == code, out.getvalue() + err.getvalue()
-        return out.getvalue(), err.getvalue()
+        said = topk(*arguments)
+        assert said.code == code, said.out + said.err
+        return said.out, said.err
 
 
 def listening(pid: int) -> set[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import in_process
 import pytest
 
 from topk_platform import Study
-from topk_platform.cli import main
 from topk_platform.data import load
 from topk_platform.data.dataset_table import backbone_hash
 from topk_platform.identity import Identity
@@ -24,18 +23,9 @@ from topk_platform.versions import versions_of
 
 
 @pytest.fixture
-def topk(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
+def topk() -> Callable[..., in_process.Said]:
     """The command, in this process: a function of its words that returns its exit code and what it printed."""
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["topk", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return (int(ended.value.code or 0), *capsys.readouterr())
-
-    return run
+    return in_process.topk
 
 
 @pytest.fixture(scope="session")

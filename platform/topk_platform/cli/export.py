@@ -25,16 +25,6 @@ from topk_platform.terminal import printable
 
 __all__ = ["export", "predict"]
 
-_Calibrate = Annotated[
-    str | None,
-    typer.Option(
-        "--calibrate",
-        help="Calibrate the network for `topk predict --coverage`: on `validation`, or on labelled inputs in a folder "
-        "with a folder for each class.",
-        callback=nonblank,
-    ),
-]
-
 _ENDINGS = {"csv": ".csv", "findings": ".json.gz"}
 
 
@@ -57,7 +47,12 @@ def export(
             "with a codebook; findings.",
         ),
     ] = "model",
-    calibrate: _Calibrate = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate", help="Calibrate it on the validation split, for `topk predict --coverage`."
+        ),
+    ] = False,
     note: Annotated[
         str, typer.Option("--note", help="A note kept in the findings, such as the commit.")
     ] = "",
@@ -74,7 +69,7 @@ def export(
 
     Example: topk export letters_quick --arm noise-0.8/mlp/smooth_topk_svm --to winner
     """
-    _check_export(output, arm, seed, onnx or calibrate is not None)
+    _check_export(output, arm, seed, onnx or calibrate)
     if output in _ENDINGS:
         check_suffix(Path(to), [_ENDINGS[output]], f"with --format {output}")
     if output != "findings" and note:

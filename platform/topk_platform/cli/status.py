@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from topk_platform.cli import options
@@ -24,9 +23,7 @@ from topk_platform.cli.options import recorded_name
 from topk_platform.cli.studies import as_reference
 from topk_platform.errors import UserError
 from topk_platform.identity import counts_in_words
-from topk_platform.protocol import early_correlations
 from topk_platform.records.files import NEEDED, missing_artifacts
-from topk_platform.records.history import ArmHistory
 from topk_platform.records.ledger import Ledger, instead_of, is_study
 from topk_platform.records.recorded import Recorded
 from topk_platform.records.run_notes import Unfinished
@@ -59,8 +56,6 @@ def status(
 ) -> None:
     """Show the progress of a store's studies arm by arm, which trials are open, and which process runs each study.
 
-    It also shows how well early validation predicts final validation, which early stopping relies on.
-
     Example: topk status --store s3://bucket/runs --watch
     """
     if watch and json:
@@ -73,7 +68,7 @@ def status(
     if watch:
         _watch(make_console(), store, study, reference)
         return
-    recorded, problems = _read(store, study, curves=not json, reference=reference)
+    recorded, problems = _read(store, study, reference)
     console = make_console()
     shown = [(_data if json else _shown)(read) for read in recorded]
     if json:
@@ -105,16 +100,14 @@ class _Study:
     notes: list[str]
 
     @classmethod
-    def read(cls, ledger: Ledger, reference: str, *, curves: bool) -> _Study:
-        recorded = Recorded.read(ledger, curves=curves)
+    def read(cls, ledger: Ledger, reference: str) -> _Study:
+        recorded = Recorded.read(ledger)
         suggested = partial(command_of, ledger.store, reference=reference)
         notes = [*_standing(recorded, suggested), *_lacking(recorded, suggested)]
         return cls(recorded, read_state(recorded), notes)
 
 
-def _read(
-    uri: str, only: str | None, *, curves: bool, reference: str = ""
-) -> tuple[list[_Study], list[UserError]]:
+def _read(uri: str, only: str | None, reference: str) -> tuple[list[_Study], list[UserError]]:
     """Return the studies of a store, or one of them, and the errors of unreadable ones.
 
     ``reference`` is how the user named the one study, if as ``package.module:attribute``.
@@ -126,7 +119,7 @@ def _read(
             continue
         try:
             ledger = Ledger.open(store, study)
-            studies += [_Study.read(ledger, reference, curves=curves)] if ledger.exists else []
+            studies += [_Study.read(ledger, reference)] if ledger.exists else []
         except UserError as error:
             # A folder that is not a study, such as MLflow's artifacts, is not a problem.
             problems += [error] if is_study(store, study) else []
@@ -135,39 +128,7 @@ def _read(
 
 def _shown(study: _Study) -> list[RenderableType]:
     """Return the parts that are printed about a study; texts are printed unchanged."""
-    early = _early_table(study.recorded.histories.values())
-    return [_rendered(study), *([] if early is None else [early]), *study.notes]
-
-
-def _early_table(histories: Iterable[ArmHistory]) -> Table | None:
-    """Return a table of how well early validation predicts final validation, by arm; None if too few trials have ended.
-
-    Args:
-        histories: The trials that count, with their curves.
-    """
-    rows = [row for history in histories if history.search and (row := _row(history)) is not None]
-    if not rows:
-        return None
-    table = Table(
-        "arm",
-        "completed",
-        "after epoch: rank correlation",
-        title="early and final validation of completed search trials (Spearman; 1: stopping early loses nothing)",
-        title_justify="left",
-    )
-    for row in sorted(rows):
-        table.add_row(*row)
-    return table
-
-
-def _row(history: ArmHistory) -> tuple[str, str, str] | None:
-    """Return the row of an arm; None if no epoch has a correlation yet."""
-    ended = list(history.ended().values())
-    correlations = {epoch: value for epoch, (_, value) in early_correlations(history.arm, ended).items()}
-    if all(value is None for value in correlations.values()):
-        return None
-    texts = (f"{epoch}: {'–' if value is None else f'{value:.2f}'}" for epoch, value in correlations.items())
-    return history.arm.name, str(sum(trial.status == "completed" for trial in ended)), ", ".join(texts)
+    return [_rendered(study), *study.notes]
 
 
 def _rendered(study: _Study, most: int | None = None) -> RenderableType:
@@ -201,7 +162,7 @@ def _watch(console: Console, store: str, study: str | None, reference: str) -> N
 
 def _seen(console: Console, store: str, study: str | None, reference: str) -> Iterator[RenderableType]:
     while True:
-        studies, problems = _read(store, study, curves=False, reference=reference)
+        studies, problems = _read(store, study, reference)
         if not studies and not problems:
             raise UserError(_none(store, study))
         most = max(2, console.height // max(1, len(studies)) - _AROUND - 2)

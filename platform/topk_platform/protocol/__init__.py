@@ -1,7 +1,7 @@
 """The protocol: what is tried next, what is stopped, what was best, and what is left; pure functions and values."""
 
 from topk_platform.protocol.arm_progress import ArmProgress
-from topk_platform.protocol.pruning import early_correlations, stopping_values
+from topk_platform.protocol.pruning import stopping_values
 from topk_platform.protocol.search_progress import Ended, Slot
 from topk_platform.protocol.study_progress import Counts, Durations, Pace, StudyProgress, Tally
 
@@ -14,6 +14,5 @@ __all__ = [
     "Slot",
     "StudyProgress",
     "Tally",
-    "early_correlations",
     "stopping_values",
 ]

@@ -61,12 +61,11 @@ class Recorded:
     keys: Collection[str]
 
     @classmethod
-    def read(cls, ledger: Ledger, *, curves: bool = True) -> Recorded:
-        """Return what a ledger holds.
+    def read(cls, ledger: Ledger) -> Recorded:
+        """Return what a ledger holds; its epochs are not read.
 
         Args:
             ledger: The ledger.
-            curves: Whether to read epochs, see :class:`~topk_platform.records.history.StudyRows`.
 
         Raises:
             StoreError: if the store cannot be read.
@@ -75,7 +74,7 @@ class Recorded:
         study = None if plan is None else as_recorded(plan.study, ledger)
         planned = {} if study is None else {study.arm_id(arm): arm for arm in study.arms}
         arms = planned | _recorded_arms(ledger.store, summary, identities.keys() - planned.keys())
-        rows = StudyRows(ledger, arms.values(), curves=curves)
+        rows = StudyRows(ledger, arms.values(), curves=False)
         histories = rows.plain_histories(arms, identities)
         results = (
             {} if study is None else results_of(study, {arm_id: histories[arm_id] for arm_id in planned})

@@ -1,4 +1,4 @@
-"""Calibration of a network at its export, on labelled samples or on its study's validation split."""
+"""Calibration of an exported network: on labelled samples, or at its export on its study's validation split."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from topk_platform.records.networks import SavedModel
 from topk_platform.serving.card import with_calibration
 from topk_platform.serving.classifier import Classifier
 from topk_platform.serving.conformal import calibrate, prevalences_of, sets
-from topk_platform.serving.loader import assembled, load_trusting, write_onnx
+from topk_platform.serving.loader import assembled, load_trusting
 from topk_platform.serving.network_inputs import Given, listed
-from topk_platform.serving.package import CALIBRATION, CARD, ONNX, Config
+from topk_platform.serving.package import CALIBRATION, CARD, Config
 from topk_platform.serving.set_calibration import (
     METHODS,
     SetCalibration,
@@ -29,40 +29,15 @@ from topk_platform.specs import Inputs
 from topk_platform.training.setup import dataset_of
 from topk_platform.trust import Trust
 
-__all__ = ["calibrate_export", "calibrated_on_samples", "calibrated_on_validation", "keep_calibration"]
+__all__ = ["calibrate_export", "calibrated_on_validation", "keep_calibration"]
 
 _COVERAGES = (0.9, 0.95, 0.99)
-
-
-def calibrated_on_samples(export: Path, samples: Path, trust: Trust) -> tuple[SetCalibration, str]:
-    """Return the calibration of an exported network on labelled samples, and the text about it for the card.
-
-    Args:
-        export: The folder of the export.
-        samples: A folder with a folder of inputs for each class, by the class's name.
-        trust: The code that may build the network.
-
-    Raises:
-        UserError: if a folder has another name than a class, there is none, or an input cannot be read.
-    """
-    classifier = load_trusting(export, trust)
-    calibration = needed_calibration(
-        classifier.calibrated(*_labelled(samples, classifier.config.inputs)).calibration
-    )
-    return calibration, (
-        f"It was calibrated on labelled samples. {_numbers(calibration)}\n\n"
-        "Guarantee: if none of these samples trained or selected the network, and a new image is exchangeable with "
-        "them, drawn in the same way from the same images, its set holds the true class with at least the requested "
-        f"probability, which may be at most {calibration.most:.2%} with so many samples. This is an average over "
-        "images and over draws of calibration samples. It promises nothing for a single class, nor for images of "
-        "another kind.\n"
-    )
 
 
 def calibrate_export(export: str | Path, samples: str | Path, *, trust: Iterable[str] = ()) -> SetCalibration:
     """Calibrate an exported network on labelled samples, and keep the calibration in its folder.
 
-    Its model card says on how many samples; ``model.onnx`` gets the calibration if it is there.
+    Its model card says on how many samples.
 
     Args:
         export: The folder of the export.
@@ -75,10 +50,18 @@ def calibrate_export(export: str | Path, samples: str | Path, *, trust: Iterable
             read.
     """
     folder, trusted = Path(export).expanduser(), Trust.of(trust)
-    calibration, text = calibrated_on_samples(folder, Path(samples).expanduser(), trusted)
+    classifier = load_trusting(folder, trusted)
+    labelled = _labelled(Path(samples).expanduser(), classifier.config.inputs)
+    calibration = needed_calibration(classifier.calibrated(*labelled).calibration)
+    text = (
+        f"It was calibrated on labelled samples. {_numbers(calibration)}\n\n"
+        "Guarantee: if none of these samples trained or selected the network, and a new image is exchangeable with "
+        "them, drawn in the same way from the same images, its set holds the true class with at least the requested "
+        f"probability, which may be at most {calibration.most:.2%} with so many samples. This is an average over "
+        "images and over draws of calibration samples. It promises nothing for a single class, nor for images of "
+        "another kind.\n"
+    )
     keep_calibration(folder, calibration, text)
-    if (folder / ONNX).exists():
-        write_onnx(folder, trusted)
     return calibration
 
 
@@ -111,7 +94,7 @@ def calibrated_on_validation(saved: SavedModel, trust: Trust) -> tuple[SetCalibr
         f"It was calibrated on the validation split. {_numbers(calibration)}\n\n"
         "The validation split has also selected this network: its parameters, and the epoch whose weights were kept. "
         "So no coverage is guaranteed, and sets tend to be a little too small. Calibration on samples that selected "
-        f"nothing gives a guarantee: `topk export --calibrate FOLDER`.\n{_caution(dataset)}\n"
+        f"nothing gives a guarantee: `topk predict . PHOTOS --calibrate`.\n{_caution(dataset)}\n"
         + "\n".join(_table(classifier, dataset, calibration))
         + "\n"
     )

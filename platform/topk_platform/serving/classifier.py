@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from topk_losses.operators import inclusion_probabilities
 from topk_platform.data import Split
+from topk_platform.data.arrays import to_labels
 from topk_platform.errors import UserError
 from topk_platform.serving.conformal import calibrate, check_finite, prevalences_of, sets
 from topk_platform.serving.network_inputs import Given, listed, read_inputs
@@ -222,7 +223,13 @@ class Classifier:
             >>> model.predict_sets(["image.png"], coverage=0.9)  # doctest: +SKIP
         """
         items, classes = listed(given, self.config.inputs), self.config.inputs.classes
-        known = _class_numbers(labels, len(items), classes)
+        known = to_labels("labels", labels)
+        if len(known) != len(items) or not items:
+            raise UserError(
+                f"labels must be one for each of n > 0 inputs, got {len(known)} for {len(items)} inputs"
+            )
+        if known.min() < 0 or known.max() >= classes:
+            raise UserError(f"labels must be in [0, {classes}), got {int(known.min())} to {int(known.max())}")
         if self.calibration is None:
             prevalences = prevalences_of(torch.bincount(known, minlength=classes))
         else:
@@ -246,21 +253,3 @@ class Classifier:
         """Read inputs part by part, so that a folder of any size fits into the memory."""
         for start in range(0, len(items), _AT_ONCE):
             yield read_inputs(items[start : start + _AT_ONCE], self.config.inputs, unreadable)
-
-
-def _class_numbers(labels: Sequence[int] | npt.NDArray[Any] | Tensor, inputs: int, classes: int) -> Tensor:
-    """Return labels as int64, after checking that there is one class in ``[0, L)`` for each input."""
-    try:
-        numbers = torch.as_tensor(labels)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UserError(f"labels must be whole numbers, got {labels!r}") from error
-    if numbers.shape != (inputs,) or not inputs:
-        raise UserError(
-            f"labels must be of shape (n,) for n > 0 inputs, got shape {tuple(numbers.shape)} for {inputs} inputs"
-        )
-    if numbers.is_floating_point() or numbers.is_complex() or numbers.dtype == torch.bool:
-        raise UserError(f"labels must be whole numbers, got {numbers.dtype}")
-    numbers = numbers.to(torch.int64)  # torch finds no least number of uint16
-    if numbers.min() < 0 or numbers.max() >= classes:
-        raise UserError(f"labels must be in [0, {classes}), got {int(numbers.min())} to {int(numbers.max())}")
-    return numbers

@@ -18,11 +18,7 @@ from topk_platform.results.contrasts import combined
 from topk_platform.results.from_store import Held, read
 from topk_platform.results.intervals import Estimate
 from topk_platform.results.runs import Runs, runs_of_all
-from topk_platform.serving.calibrating import (
-    calibrated_on_samples,
-    calibrated_on_validation,
-    keep_calibration,
-)
+from topk_platform.serving.calibrating import calibrated_on_validation, keep_calibration
 from topk_platform.serving.card import model_card
 from topk_platform.serving.frozen import with_backbone
 from topk_platform.serving.loader import write_onnx
@@ -32,8 +28,6 @@ from topk_platform.specs.fields import check_call
 from topk_platform.trust import Trust
 
 __all__ = ["Exported", "export_model"]
-
-_SPLIT = "validation"
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ def export_model(
     store: str | Path = "runs",
     seed: int | None = None,
     onnx: bool = False,
-    calibrate: str | Path | None = None,
+    calibrate: bool = False,
     data: str | Path | None = None,
 ) -> Exported:
     """Write an arm's confirmed network to a folder: tensors, configuration, model card and, if requested, more.
@@ -76,21 +70,17 @@ def export_model(
         store: Folder or URI of the results.
         seed: The seed whose network is exported; by default the one with the best validation.
         onnx: Whether to write ``model.onnx`` too; it needs the extra ``onnx``.
-        calibrate: What the network is calibrated on, for sets with a coverage: ``"validation"``, the study's validation
-            split, or a folder with a folder of labelled inputs for each class. The split has selected the network, so
-            that only samples of your own guarantee a coverage. By default it is not calibrated.
+        calibrate: Whether the network is calibrated on the study's validation split, for sets with a coverage. The
+            split has selected the network, so that only samples of your own guarantee a coverage, see
+            :func:`~topk_platform.serving.calibrate_export`.
         data: The folder of datasets.
 
     Raises:
-        UserError: if there is no such arm, it has no network, the folder contains something else, or what is to
-            calibrate the network is missing or does not fit it.
+        UserError: if there is no such arm, it has no network, the folder contains something else, or the data that
+            are to calibrate the network are missing or have changed.
     """
     check_call(export_model, locals())
     folder = Path(to).expanduser()
-    if calibrate is not None and calibrate != _SPLIT and not Path(calibrate).expanduser().is_dir():
-        raise UserError(
-            f"--calibrate must be {_SPLIT} or a folder with a folder for each class, got {str(calibrate)!r}"
-        )
     held = read(study, store, needed=True)
     study, data = held.study, held.data_folder(data)
     history = _history(held, arm)
@@ -109,13 +99,9 @@ def export_model(
     config, more = _configured(saved, data)
     card = model_card(study, saved, config, chosen, estimates)
     files = tuple(_write(folder, saved, config, {**more, CARD: card.encode()}))
-    if calibrate is not None:
+    if calibrate:
         with data_at(data):
-            calibration, text = (
-                calibrated_on_validation(saved, trust)
-                if calibrate == _SPLIT
-                else calibrated_on_samples(folder, Path(calibrate).expanduser(), trust)
-            )
+            calibration, text = calibrated_on_validation(saved, trust)
         with _writing(folder):
             keep_calibration(folder, calibration, text)
         files = (*files, CALIBRATION)

@@ -120,8 +120,7 @@ def _another(config: Config, why: str) -> UserError:
 def write_onnx(folder: Path, trust: Trust) -> None:
     """Write ``model.onnx`` beside an exported network: from inputs ``(n, *shape)`` for any n to scores ``(n, L)``.
 
-    The file's metadata has the names of the classes as JSON under ``topk.classes``, and if the network is calibrated,
-    the calibration with thresholds at some coverages under ``topk.calibration``.
+    The file's metadata has the names of the classes as JSON under ``topk.classes``.
 
     Args:
         folder: The folder of the export.
@@ -151,9 +150,6 @@ def write_onnx(folder: Path, trust: Trust) -> None:
                 classifier.config.inputs.name(label) for label in range(classifier.config.inputs.classes)
             ]
             program.model.metadata_props["topk.classes"] = json.dumps(names)
-            if classifier.calibration is not None:
-                summary = json.dumps(classifier.calibration.summary())
-                program.model.metadata_props["topk.calibration"] = summary
             program.save(folder / ONNX, external_data=False)
     except torch.onnx.errors.OnnxExporterError as error:
         raise UserError(

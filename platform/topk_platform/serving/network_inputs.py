@@ -160,10 +160,6 @@ def _image(given: Given, inputs: Inputs) -> Tensor:
     name = "from Pillow" if isinstance(given, Image.Image) else str(given)
     with _reading(name):
         if not inputs.resize:
-            if inputs.shape[0] not in MODES:
-                raise UserError(
-                    f"an image has {', '.join(map(str, MODES))} channels, the network takes {inputs.shape[0]}"
-                )
             with nullcontext(given) if isinstance(given, Image.Image) else Image.open(given) as image:
                 shown = covering(image, *inputs.shape)
         elif isinstance(given, Image.Image):  # with resize, the training data were image files

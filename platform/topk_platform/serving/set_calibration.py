@@ -22,8 +22,6 @@ METHODS = ("threshold", "prevalence")
 """The conformity scores: see :func:`~topk_platform.serving.conformal.nonconformity`."""
 
 _FORMAT = 3
-# Coverages in percent, for programs that read thresholds from a list.
-_LISTED = (*range(50, 70, 10), *range(70, 96, 5), 97, 98, 99)
 
 
 def check_coverage(coverage: float) -> None:
@@ -119,16 +117,6 @@ class SetCalibration:
                 f"{self.samples}: the largest coverage they can guarantee is {self.most:.4g}"
             )
         return self.nonconformity[method][rank - 1]
-
-    def summary(self) -> dict[str, Any]:
-        """Return the calibration as JSON types, with thresholds by coverage in percent instead of all scores."""
-        percents = [percent for percent in _LISTED if rank_of(percent / 100, self.samples) <= self.samples]
-        thresholds = {
-            method: {str(percent): self.threshold(percent / 100, method) for percent in percents}
-            for method in METHODS
-        }
-        facts = {n: v for n, v in encode(self).items() if n not in ("type", "nonconformity")}
-        return {**facts, "samples": self.samples, "thresholds": thresholds}
 
     def to_json(self) -> str:
         """Return the calibration as JSON."""

@@ -220,9 +220,6 @@ class SamplerContract:
             while len(running) < workers and progress.searching and (trials := arms.next_trials()):
                 running.append(trials)
             for trial in running.pop(draw.randrange(len(running))):
-                if arms.has_ended(trial):
-                    arms.release(trial)
-                    continue
                 arms.end(trial, made_up(trial))
                 ended[trial.number] = trial
         return dict(sorted(ended.items()))

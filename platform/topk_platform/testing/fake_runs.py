@@ -99,9 +99,6 @@ def fake_run(
         ended = 0
         while (stop_after is None or ended < stop_after) and (trials := progress.next_trials()):
             for trial in trials:
-                if progress.has_ended(trial):  # its ensemble runs again, because other members have not ended
-                    progress.release(trial)
-                    continue
                 scored = score(trial)
                 record = scored if isinstance(scored, TrialRecord) else fake_record(study, trial, scored)
                 if trial.phase == "confirm" and record.status == "completed" and not record.artifacts:

@@ -12,13 +12,12 @@ import importlib.metadata
 import os
 import pickle
 import shutil
-import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -217,7 +216,7 @@ def write_cifar100(
     sums = {}
     for name, content in {**contents, "meta": names}.items():
         with (location / name).open("wb") as file:
-            _Python2Pickler(file, protocol=2).dump(content)
+            pickle.dump(content, file, protocol=2)
         sums[name] = hashlib.md5((location / name).read_bytes()).hexdigest()  # noqa: S324 - as torchvision checks it
     return SmallCifar100(folder, _reader_of(sums), coarse_of, contents["train"], contents["test"])
 
@@ -240,19 +239,3 @@ def _reader_of(sums: dict[str, str]) -> type[CIFAR100]:
     lists = {f"{part}_list": [[part, sums[part]]] for part in ("train", "test")}
     meta = {"filename": "meta", "key": "fine_label_names", "md5": sums["meta"]}
     return type("Small", (CIFAR100,), {**lists, "meta": meta})
-
-
-_Pickler: Any = vars(pickle)["_Pickler"]  # the pickler written in Python, whose methods can be replaced
-
-
-class _Python2Pickler(_Pickler):  # type: ignore[misc]
-    """Writes text and bytes as Python 2 strings, as in the original files."""
-
-    dispatch: ClassVar = dict(_Pickler.dispatch)
-
-    def save_string(self, value: str | bytes) -> None:
-        raw = value.encode("latin1") if isinstance(value, str) else value
-        self.write(b"T" + struct.pack("<i", len(raw)) + raw)
-        self.memoize(value)
-
-    dispatch[str] = dispatch[bytes] = save_string

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import ray
 from driven import replace_ray, run_in_process
+from labs import Lab, answers, until
 from made_records import keep_made_up
 
 from topk_platform import Study
@@ -42,7 +39,6 @@ def study(loss="cross_entropy", k=3, model="mlp", dataset="digits", options=None
 
 def bad_model(): return study(model="mpl")
 def bad_validation(): return study(model="lab_of_bad_things:halting")
-def bad_option(): return study(options={"hiden": 3})
 def bad_k(): return study(k=10)
 def table():
     import numpy
@@ -50,8 +46,6 @@ def table():
     return numpy.load(data_folder() / "birds" / "table.npz")
 def no_table(): return study(dataset="lab_of_bad_things:table")
 def absent(): return study(dataset="cifar100", model="convnet")
-def bad_space(): return study(loss="smooth_topk_svm", space={"tau": Float(-1, 1)}, first={"tau": 1.0})
-def bad_type(): return Recipe(epochs="3")
 def on_gpu():
     import dataclasses
     return dataclasses.replace(study(), device="cuda")
@@ -83,10 +77,8 @@ BAD = """
 run nothing_like_it | unknown study 'nothing_like_it' (known: berrada2018_imagenet
 run ../digits | not a path
 run no_such_lab:study | there is no module 'no_such_lab'
-run LAB:studdy | did you mean 'study'
 run LAB:no_study | must name a Study
 run no_such_lab.py | must be below this folder
-run lab_of_bad_thing:good | did you mean lab_of_bad_things
 run birds:good | there is no module 'birds'
 run :good | got ':good'
 run LAB:wants | missing a required argument: 'size'
@@ -94,23 +86,17 @@ run LAB:fails | raised LookupError: no table
 run lab_that_breaks:study | raised ModuleNotFoundError
 run lab_half_written:study | lab_half_written.py:1)
 run LAB:bad_model | did you mean 'mlp'
-run LAB:bad_option | did you mean 'hidden'
 run LAB:bad_k | k must be below the number of classes (10), got 10
 run LAB:absent | data/cifar-100-python lacks train, test, meta
 run LAB:absent --data elsewhere | elsewhere/cifar-100-python lacks train
-run LAB:no_table --data elsewhere | holds birds/table.npz with --data DIR
-run LAB:bad_space | tau = -1.0
-run LAB:bad_type | Recipe.epochs must be a whole number, got '3'
-run digits --seeds -1 | seeds must be at least 1, got -1
-run digits --only balanced/* --only nothing* | 'nothing*' matches no arm
+run LAB:no_table --data elsewhere | elsewhere/birds/table.npz
 run digits --store LAB.py | cannot be
 run digits --store BLANK | store must not be blank
+run digits --accelerator L4 | accelerator must
 ui --host BLANK | --host must not be blank
 run digits --mlflow foo://x | got 'foo://x'
 run digits --mlflow http://127.0.0.1:9 | got 'http://127.0.0.1:9'
-run digits --mlflow sqlite:///junk.db | file is not a database
 run digits --mlflow sqlite:////proc/runs/mlflow.db | store '/proc/runs'
-table sawada2020_cifar100 --only nothing* | matches no arm
 status | store 'runs' holds no study
 status --store LAB.py | cannot be read
 replay abc --store LAB.py | cannot be read
@@ -169,15 +155,6 @@ def test_a_study_without_a_result_does_not_end_well(
     assert topk("run", "lab_of_bad_things:searching")[0] == expected  # nothing left to run
 
 
-def test_before_anything_ran_there_is_a_table_of_what_is_published(topk: Topk, lab: Path) -> None:
-    arguments = ("--only", "*/resnet18/cross*", "--only", "*/resnet18/topk_t*")
-    code, out, _ = topk("table", "sawada2020_cifar100", "--format", "md", *arguments)
-    assert code == 0 and "93.1" in out
-    rows = {line.split(" | ")[1] for line in out.splitlines() if line.startswith(("| cutout", "| mixup"))}
-    assert rows == {"resnet18/cross_entropy", "resnet18/topk_transition"}
-    assert not (lab / "runs").exists()
-
-
 def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_own(
     topk: Topk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,20 +177,18 @@ def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_
 
 
 def test_without_a_terminal_status_prints_each_state_below_the_last(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    topk: Topk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "runs" / "b").mkdir(parents=True)
     Mark("b").write(Store.open(tmp_path / "runs" / "b"))
-    printed: list[str] = []
+    waits = iter([None])
 
     def sleep(_seconds: float) -> None:
-        printed.append(capsys.readouterr().out)
-        if len(printed) == 2:
+        if next(waits, KeyboardInterrupt) is KeyboardInterrupt:
             raise KeyboardInterrupt
 
     monkeypatch.setattr("topk_platform.cli.status.time", SimpleNamespace(sleep=sleep))
-    topk("status", "--watch")
-    assert ["b: 0 trials ended" in text for text in printed] == [True, True]
+    assert topk("status", "--watch")[1].count("b: 0 trials ended") == 2
 
 
 def test_plan_counts_and_estimates_and_writes_nothing(topk: Topk, lab: Path) -> None:
@@ -243,7 +218,7 @@ def test_a_study_for_a_gpu_is_refused_where_there_is_none_and_planned(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc")
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 def test_sigterm_ends_the_ui_with_all_its_processes(lab: Path) -> None:
     from mlflow import MlflowClient
 
@@ -251,38 +226,13 @@ def test_sigterm_ends_the_ui_with_all_its_processes(lab: Path) -> None:
     MlflowClient(f"sqlite:///{lab}/runs/mlflow.db").search_experiments()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-c", "from topk_platform.cli import main; main()", "ui", "--port", str(port)]
-    with subprocess.Popen(command, cwd=lab) as ui:
-        wait_until(lambda: answers(port) or ui.poll() is not None)
-        assert len(processes_of(lab)) > 1
+    own = Lab(lab)
+    with own.start("ui", "--port", str(port)) as ui:
+        until(lambda: answers(f"http://127.0.0.1:{port}/health"), "MLflow answers", ui)
+        assert len(own.running()) > 1
         ui.terminate()
         assert ui.wait() == 143
-    wait_until(lambda: not processes_of(lab))
-
-
-def wait_until(reached: Callable[[], bool]) -> None:
-    until = time.monotonic() + 300
-    while not reached():
-        assert time.monotonic() < until
-        time.sleep(0.2)
-
-
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Return the processes that work in a folder."""
-    result = []
-    for location in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile, or is another user's
-            if (location / "cwd").readlink() == folder:
-                result.append(int(location.name))
-    return [process for process in result if process != os.getpid()]
+    until(lambda: not own.running(), "everything is gone")
 
 
 def test_a_journal_that_exists_is_left_alone(topk: Topk, lab: Path) -> None:

@@ -85,7 +85,7 @@ run digits | cli.run_command.requested_study | store=st address=auto smoke
 table digits | cli.showing.read_table | store=st only=balanced/*
 table digits | cli.showing.requested_study | {BUDGET}
 table letters --claims --searches 5 | cli.showing.decide | store=st
-export digits --to out --arm a | serving.export_model | to=o arm=b seed=3 onnx calibrate=validation data=d store=st
+export digits --to out --arm a | serving.export_model | to=o arm=b seed=3 onnx calibrate data=d store=st
 export digits --to out --arm a | cli.export.requested_study | {BUDGET}
 export digits --to f.json.gz --format findings | reports.findings_export.findings | note=n data=d store=st
 """

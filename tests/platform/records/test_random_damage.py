@@ -9,7 +9,8 @@ import os
 from pathlib import Path
 
 import pytest
-from damage import Case, Said, check_case, copied, make_store, reference
+from damage import Case, check_case, copied, make_store, reference
+from in_process import Said
 
 SEED = int(os.environ.get("BREAK_SEED", "29"))
 CASES = int(os.environ.get("BREAK_CASES", "6"))

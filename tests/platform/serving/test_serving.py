@@ -278,6 +278,8 @@ def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path
     session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     inputs = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
     (result,) = session.run(None, {"inputs": inputs.numpy()})
+    classes = session.get_modelmeta().custom_metadata_map["topk.classes"]
+    assert json.loads(classes) == ["ash", "birch", "cedar"]
     np.testing.assert_allclose(result, load_model(tmp_path).scores(inputs).numpy(), rtol=1e-4, atol=1e-4)
 
 

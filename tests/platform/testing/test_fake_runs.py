@@ -14,8 +14,6 @@ from topk_platform import (
     Loss,
     Model,
     Protocol,
-    Quantile,
-    Random,
     Recipe,
     Regime,
     Study,
@@ -50,15 +48,6 @@ def score(trial: Trial) -> float:
     return 0.9 - (trial.values.get("learning_rate", BEST) - BEST) ** 2
 
 
-def test_the_confirmed_configuration_is_the_one_with_the_highest_score(tmp_path: Path) -> None:
-    ledger = fake_run(make_study(), tmp_path, score)
-    assert len(set(ledger.keys())) == len(ledger.keys()) == make_study().size
-    rows = ledger.rows("loss = 'cross_entropy'")
-    searched = [row for row in rows if row["phase"] == "search" and row["status"] == "completed"]
-    best = max(searched, key=lambda row: row["validation.top3"])
-    assert {row["number"] for row in rows if row["phase"] == "confirm"} == {best["number"]}
-
-
 def test_a_run_that_stopped_goes_on_to_the_same_trials(tmp_path: Path) -> None:
     study = make_study(Protocol(ensemble=3, width=3))
     whole = fake_run(study, tmp_path / "whole", score).keys()
@@ -84,12 +73,6 @@ def test_ranks_and_guesses_agree_with_the_test_metrics_and_with_one_another(tmp_
             assert (ranks.greater < k).mean() == pytest.approx(row[f"test.top{k}"], abs=0.005)
             right = (guesses.classes[:, :k] == ranks.label[:, None]).any(1)
             assert (right == (ranks.greater < k)).all()
-
-
-def test_a_pruner_stops_trials_by_their_curves(tmp_path: Path) -> None:
-    study = make_study(Protocol(Random(), pruner=Quantile(startup=2)), trials=20)
-    statuses = [row["status"] for row in fake_run(study, tmp_path, score).rows("phase = 'search'")]
-    assert "pruned" in statuses
 
 
 def test_a_score_that_is_not_finite_makes_a_trial_diverge(tmp_path: Path) -> None:
