@@ -85,29 +85,11 @@ def _begins(incomplete: str) -> list[str]:
     return []
 
 
-Study = Annotated[
-    str,
-    typer.Argument(
-        help="A name that `topk list` shows, a file such as birds.py, or package.module:attribute.",
-        autocompletion=_begins,
-        callback=as_reference,
-    ),
-]
-StudyOrFindings = Annotated[
-    str,
-    typer.Argument(
-        help="A name that `topk list` shows, a file such as birds.py, package.module:attribute, or a file of findings.",
-        autocompletion=_begins,
-        callback=as_reference,
-    ),
-]
-Recorded = Annotated[
-    str,
-    typer.Argument(
-        help="The study's name, as `topk status` shows it, a file such as birds.py, or MODULE:ATTRIBUTE.",
-        callback=as_reference,
-    ),
-]
+_study = partial(typer.Argument, autocompletion=_begins, callback=as_reference)
+_NAMES = "A name that `topk list` shows, a file such as birds.py, package.module:attribute"
+Study = Annotated[str, _study(help=f"{_NAMES}.")]
+StudyOrFindings = Annotated[str, _study(help=f"{_NAMES}, or a file of findings.")]
+Recorded = Annotated[str, _study(help=f"{_NAMES}, or a name that `topk status` shows.")]
 _HELP = help_of()
 Trials = Annotated[int | None, _size("--trials", help=_HELP["trials"])]
 Seeds = Annotated[int | None, _size("--seeds", help=_HELP["seeds"])]

@@ -96,6 +96,7 @@ run digits --accelerator L4 | accelerator must
 ui --host BLANK | --host must not be blank
 run digits --mlflow foo://x | got 'foo://x'
 run digits --mlflow http://127.0.0.1:9 | got 'http://127.0.0.1:9'
+run digits --mlflow sqlite:///junk.db | file is not a database
 run digits --mlflow sqlite:////proc/runs/mlflow.db | store '/proc/runs'
 status | store 'runs' holds no study
 status --store LAB.py | cannot be read
