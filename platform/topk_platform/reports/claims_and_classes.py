@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, get_args
 
@@ -41,22 +41,34 @@ _OF_CLAIM = ("contrast", "claimed", "measured", "n", "planned", "power", "to pla
 
 
 def contrast_text(contrast: Contrast) -> str:
-    """Return a contrast in words, followed by the parts of the name that all its arms share.
+    """Return a contrast in words, followed by the regimes of a mean, or else what all its arms' names share.
 
     Example:
         >>> contrast_text(Contrast.between("noisy/mlp/smooth_topk_svm", "noisy/mlp/cross_entropy", "top5"))
         'top5: smooth_topk_svm - cross_entropy, noisy/mlp'
+        >>> contrast_text(Contrast({"a/mlp/lapsum": 0.5, "b/mlp/lapsum": 0.5}, "top5"))
+        'top5: mlp/lapsum, mean of a, b'
     """
-    pieces = [name.split("/") for name in contrast.weights]
-    shared = [part for part in range(3) if len({piece[part] for piece in pieces}) == 1 and len(pieces) > 1]
-    terms = []
-    for weight, piece in zip(contrast.weights.values(), pieces, strict=True):
-        own = "/".join(name for part, name in enumerate(piece) if part not in shared)
-        factor = "" if abs(weight) == 1 else f"{abs(weight):g}·"
-        terms.append(f"{'-' if weight < 0 else '+'} {factor}{own}")
-    text = " ".join(terms).removeprefix("+ ")
-    behind = "/".join(pieces[0][part] for part in shared)
-    return f"{contrast.metric}: {text}{f', {behind}' if behind else ''}"
+    arms = {tuple(name.split("/")): weight for name, weight in contrast.weights.items()}
+    regimes = dict.fromkeys(regime for regime, *_ in arms)
+    of_each = [{key[1:]: weight for key, weight in arms.items() if key[0] == regime} for regime in regimes]
+    if len(regimes) > 1 and all(terms == of_each[0] for terms in of_each):
+        mean = {key: weight * len(regimes) for key, weight in of_each[0].items()}
+        return f"{contrast.metric}: {_weighted(mean)}, mean of {', '.join(regimes)}"
+    return f"{contrast.metric}: {_weighted(arms)}"
+
+
+def _weighted(terms: Mapping[tuple[str, ...], float]) -> str:
+    """Return a sum of arms, each named by its parts; parts that all of them share stand behind it."""
+    parts = range(len(next(iter(terms))))
+    shared = [part for part in parts if len({key[part] for key in terms}) == 1 and len(terms) > 1]
+    texts = []
+    for key, weight in terms.items():
+        factor = f"{abs(weight):g}·".removeprefix("1·")
+        own = "/".join(name for part, name in enumerate(key) if part not in shared)
+        texts.append(f"{'-' if weight < 0 else '+'} {factor}{own}")
+    behind = "/".join(next(iter(terms))[part] for part in shared)
+    return " ".join(texts).removeprefix("+ ") + (f", {behind}" if behind else "")
 
 
 def _claimed(decision: Decision) -> str:

@@ -224,6 +224,12 @@ def test_a_difference_of_differences_is_one_contrast() -> None:
     with pytest.raises(UserError, match="of one metric"):
         GAP.minus(Contrast.between("a", "b", "top1"))
     assert contrast_text(Contrast({OURS: 2.0}, "top1")) == "top1: 2·r/mlp/smooth_topk_svm"
+    mean = {
+        f"{regime}/mlp/{loss}": w for regime in "abc" for loss, w in (("ours", 1 / 3), ("theirs", -1 / 3))
+    }
+    assert contrast_text(Contrast(mean, "top1")) == "top1: ours - theirs, mlp, mean of a, b, c"
+    unlike = contrast_text(Contrast({**mean, "c/mlp/ours": 0.5}, "top1"))
+    assert unlike.startswith("top1: 0.333333·a/ours - 0.333333·a/theirs") and "mean" not in unlike
 
 
 def about(name: str, metric: str = "top3") -> Study:
