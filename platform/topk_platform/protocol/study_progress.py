@@ -22,14 +22,6 @@ MayStart = Callable[[str, int], bool]
 """Returns whether a number of trials of an arm, given by its ID, may start together now."""
 
 
-def _whatever(_arm_id: str, _trials: int) -> bool:
-    return True
-
-
-def _alike(_arm_id: str) -> float:
-    return 1.0
-
-
 def urgency(arm: ArmProgress, pace: Pace) -> tuple[float, float]:
     """Return the time of an arm's longest chain of trainings, and of all its work. The largest pair goes first.
 
@@ -55,7 +47,9 @@ class StudyProgress:
         self.arms = {arm.arm_id: arm for arm in arms}
         self.again = 0
 
-    def next_trials(self, may_start: MayStart = _whatever, pace: Pace = _alike) -> tuple[Trial, ...]:
+    def next_trials(
+        self, may_start: MayStart = lambda _arm_id, _trials: True, pace: Pace = lambda _arm_id: 1.0
+    ) -> tuple[Trial, ...]:
         """Return the next trial, or all of the next ensemble, and mark them as running; none while nothing can start.
 
         Args:

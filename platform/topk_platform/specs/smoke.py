@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from topk_platform.specs.arm import Arm, Model, Regime
-from topk_platform.specs.loss import Loss
 from topk_platform.specs.metric_names import GROUPS, measure_of
 from topk_platform.specs.regime_conditions import ConfusionNoise, NoisyLabels
 from topk_platform.specs.search_rules import Grid, Random
-from topk_platform.specs.space import Choice, Dimension, Int, Scalar
+from topk_platform.specs.space import Scalar
 
 if TYPE_CHECKING:
     from topk_platform.specs.study import Study
@@ -104,9 +103,9 @@ def smoke_study(study: Study) -> Study:
 def smoke_arm(arm: Arm, classes: int) -> Arm:
     """Return an arm that takes seconds: two epochs, few layers, untrained weights, a stand-in for a large dataset.
 
-    Two trials cannot hold a grid, so they are drawn at random instead. With a stand-in, batches have at most
-    16 samples. A stand-in may have no many-, medium- or few-shot classes, so an accuracy over such a group is replaced
-    by the macro accuracy over all classes.
+    Two trials cannot hold a grid, so they are drawn at random instead. With a stand-in, the recipe's batches have at
+    most 16 samples. A stand-in may have no many-, medium- or few-shot classes, so an accuracy over such a group is
+    replaced by the macro accuracy over all classes.
 
     Args:
         arm: The arm.
@@ -133,7 +132,6 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
     return replace(
         small,
         regime=_stood_in(arm.regime, arm.model, classes),
-        loss=_in_small_batches(small.loss),
         recipe=replace(
             recipe,
             batch_size=min(recipe.batch_size, _BATCH),
@@ -171,24 +169,6 @@ def _stood_in(regime: Regime, model: Model, classes: int) -> Regime:
 def standin_reference(dataset: str) -> str:
     """Return the reference of a dataset's stand-in."""
     return f"{_MODULE}:{dataset}"
-
-
-def _in_small_batches(loss: Loss) -> Loss:
-    """Return a loss that fixes or searches small batches only."""
-    name = "batch_size"
-    if name in loss.fixed:
-        value = loss.fixed[name]
-        small = min(value, _BATCH) if isinstance(value, int) else value
-        return replace(loss, fixed={**loss.fixed, name: small})
-    others_wait = any(name in dimension.when for dimension in loss.space.values())
-    if name not in loss.space or others_wait:
-        return loss
-    dimension = loss.space[name]
-    narrow: Dimension = Choice((_BATCH // 2, _BATCH), dimension.when)
-    if isinstance(dimension, Int):  # some samplers need numbers, not a choice
-        narrow = Int(_BATCH // 2, _BATCH, when=dimension.when)
-    first = {**loss.first, **({name: _BATCH} if name in loss.first else {})}
-    return replace(loss, space={**loss.space, name: narrow}, first=first, then=())
 
 
 def _over_all(metric: str) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 import pytest
-from driven import end_all
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -258,16 +257,6 @@ def test_every_search_draws_its_own_values_and_knows_no_trial_of_the_others() ->
     assert theirs == theirs_later == result[last].trial.values
 
 
-def test_a_larger_budget_extends_every_search() -> None:
-    small, large = (a_study(Protocol(TPE(random=1), searches=2), LOSS, trials=trials) for trials in (6, 10))
-    first = run_on(small, 2, 1)
-    more = run_on(large, 2, 2, first)
-    assert keys(more) >= keys(first)
-    direct = keys(run_on(large, 1, 0))
-    assert direct <= keys(more)
-    assert len(direct & keys(first)) >= 6  # three of each search
-
-
 def test_seeds_confirm_the_best_of_their_own_search() -> None:
     study = a_study(Protocol(TPE(random=3), searches=3, pruner=NoPruning()), LOSS, trials=15, seeds=6)
     records = run_on(study, 4, 5)
@@ -287,15 +276,3 @@ def test_seeds_confirm_the_best_of_their_own_search() -> None:
     ]
     assert [choice.trials for choice in choices] == [5, 5, 5]
     assert table.cells["smooth_topk_svm", "r0", "top3"].confirmed.ended == 6
-
-
-def test_a_search_without_a_result_has_no_confirmations_and_the_others_have_theirs() -> None:
-    study = a_study(Protocol(searches=2), LOSS, trials=4, seeds=4)
-    progress = board_of(study)
-    ended = {0: "diverged", 1: "diverged", SPAN: "diverged", SPAN + 1: "completed"}
-
-    def end(trial: Trial) -> Ended:
-        return Ended(trial.number, trial.values, ended[trial.number], {4: 0.5})  # type: ignore[arg-type]
-
-    seeds = [trial.seed for trial in end_all(progress, end) if trial.phase == "confirm"]
-    assert seeds == [SPAN + 1, SPAN + 2] and progress.left == 0

@@ -28,7 +28,7 @@ from topk_platform import (
     UserError,
 )
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.protocol.suggest import Searcher, check_sampler, suggest
+from topk_platform.protocol.suggest import check_sampler, suggest
 from topk_platform.specs import Dimension, Sampler, Scalar, Status, canonical_json
 from topk_platform.testing import SamplerContract
 
@@ -188,15 +188,6 @@ def test_suggestions_are_those_recorded_for_this_version_of_optuna(name: str) ->
         pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
         for value in recorded_suggestions(name, suggested)
     ]
-
-
-def test_what_is_remembered_changes_nothing() -> None:
-    """A searcher that goes on says what one says that was never asked before."""
-    protocol, past = Protocol(SAMPLERS["reference"], width=2), a_history()
-    going_on = Searcher("a", LOSS, protocol.sampler, protocol.known)
-    for number in range(12):
-        known = [past[n] for n in protocol.known(number)]
-        assert going_on.suggest(number, known) == suggest("a", LOSS, protocol, number, known)
 
 
 def grid_of(grid: Grid, space: dict[str, Dimension], first: dict[str, Scalar]) -> list[tuple[Scalar, ...]]:

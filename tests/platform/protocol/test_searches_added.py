@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +16,7 @@ from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Ran
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress
 from topk_platform.protocol.search_progress import Ended
-from topk_platform.specs import Repeats, TrialRecord
+from topk_platform.specs import Repeats
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
 OTHER = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
@@ -60,36 +59,6 @@ def test_the_first_search_has_the_keys_that_the_only_one_always_had(ensemble: in
     arm.searched[0] = Ended(0, {"tau": 1.0}, "completed", {4: 0.5})
     keys = arm.trial(("search", 0, 0)).key, arm.trial(("confirm", 0, 3)).key
     assert (study.arm_id(study.arms[0]), *keys) == GOLDEN[ensemble]
-
-
-STUDIES = {
-    "plain": a_study(LOSS, FIXED, sampler=TPE(random=2)),
-    "wide": a_study(sampler=TPE(random=2), width=3),
-    "stacks": a_study(sampler=TPE(random=1), width=2, ensemble=3),
-}
-
-
-@cache
-def searched_thrice(name: str) -> list[TrialRecord]:
-    """The records of three searches from the start, by one worker."""
-    records: list[TrialRecord] = CONTRACT.run_on(STUDIES[name].with_budget(searches=3), 1, 0)
-    return records
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", STUDIES)
-@given(workers=st.integers(1, 5), seed=st.integers(0, 99))
-def test_what_has_run_stays_and_the_rest_is_as_if_searched_so_often_from_the_start(
-    name: str, workers: int, seed: int
-) -> None:
-    once = STUDIES[name]
-    thrice = once.with_budget(searches=3)
-    assert (thrice.trials, thrice.seeds) == (3 * once.trials, 3 * once.seeds)
-    first = CONTRACT.run_on(once, workers, seed)
-    more = CONTRACT.run_on(thrice, workers, seed, first)
-    direct = searched_thrice(name)
-    assert len(CONTRACT.keys(more)) == len(more)
-    assert CONTRACT.keys(first) <= CONTRACT.keys(more) == CONTRACT.keys(direct)
 
 
 @given(

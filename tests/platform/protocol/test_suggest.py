@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from recorded_suggestions import recorded_suggestions
 
 from topk_platform import (
     TPE,
@@ -23,39 +22,6 @@ LOSS = Loss(
     {"learning_rate": Float(0.001, 1, log=True), "samples": Int(1, 50, log=True), "head": Choice(("a", "b"))},
     {"learning_rate": 0.1, "samples": 10, "head": "a"},
 )
-
-
-PAST = (
-    (0, 0.1, 10, "a"),
-    (1, 0.564900478117087, 6, "a"),
-    (2, 0.1524190992321344, 28, "b"),
-    (3, 0.021890282151098603, 7, "b"),
-    (4, 0.0010529855938305134, 21, "a"),
-    (5, 0.0023616339135848013, 1, "a"),
-    (6, 0.012124851597491576, 49, "a"),
-    (7, 0.05798339541903025, 1, "a"),
-    (8, 0.003125536825981823, 1, "b"),
-    (9, 0.009611974740481326, 8, "a"),
-)
-
-
-def a_history() -> list[Ended]:
-    """Return ten trials, with an ending of every kind."""
-    statuses: tuple[Status, ...] = ("completed", "completed", "pruned", "diverged", "failed")
-    result = []
-    for number, rate, samples, head in PAST:
-        status = statuses[number % 5]
-        curve = {1: round(0.5 + 0.03 * number, 3), 2: round(0.9 - 0.05 * number, 3)} if number % 5 < 3 else {}
-        result.append(Ended(number, {"learning_rate": rate, "samples": samples, "head": head}, status, curve))
-    return result
-
-
-@pytest.mark.parametrize("number", range(1, 10))
-def test_suggestions_of_tpe_are_those_recorded_for_this_version_of_optuna(number: int) -> None:
-    suggested = list(suggest("golden", LOSS, Protocol(TPE(random=3)), number, a_history()[:number]).values())
-    rate, samples, head = recorded_suggestions(f"trial {number}", suggested)
-    # Exponentials and logarithms differ in their last bits from one processor to another.
-    assert suggested == [pytest.approx(rate, rel=1e-9), samples, head]
 
 
 def test_the_first_trial_is_the_papers_then_random_then_tpe() -> None:

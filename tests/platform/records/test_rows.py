@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from topk_platform.protocol import Ended
 from topk_platform.records.rows import Curves, RowViews
 
+METRIC = "validation.top5"
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TABLE = pa.table(
     {
@@ -45,7 +46,8 @@ def test_they_are_mappings() -> None:
 
 
 def test_a_table_without_columns_has_no_rows() -> None:
-    assert list(RowViews(pa.table({}))) == [] == RowViews(pa.table({})).column("key")
+    empty = pa.table({})
+    assert list(RowViews(empty)) == RowViews(empty).column("key") == [] and dict(Curves(empty, METRIC)) == {}
 
 
 def test_columns_that_nobody_asks_for_stay_as_they_are() -> None:
@@ -54,7 +56,6 @@ def test_columns_that_nobody_asks_for_stay_as_they_are() -> None:
     assert set(views._columns) == {"number"}
 
 
-METRIC = "validation.top5"
 VALUES = st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=1, max_size=5)
 
 
@@ -73,10 +74,6 @@ def test_they_are_the_rows_of_each_trial(values: dict[str, list[float | None]], 
     result = Curves(a_table(curves, cuts), METRIC)
     assert {key: dict(curve) for key, curve in result.items()} == curves == dict(result)
     assert len(result) == len(curves) and result.get("d", {}) == {}
-
-
-def test_without_rows_there_are_none() -> None:
-    assert dict(Curves(pa.table({}), METRIC)) == {}
 
 
 def test_a_trials_curve_is_a_mapping_like_any_other() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from topk_platform import (
     Arm,
-    Choice,
     Float,
     Grid,
     Int,
@@ -45,88 +44,92 @@ def test_all_but_the_large_datasets_stay_as_they_are(dataset: str) -> None:
 def test_a_standin_has_more_classes_than_any_k(topk: tuple[int, ...], k: int, classes: int) -> None:
     """But never more than the dataset, so that a K that is none of its is refused as it will be."""
     arms = [arm("cifar100", k=k, metric="top1"), arm("digits", model=Model("mlp"), k=2, metric="top1")]
-    study = Study("s", arms, topk=topk)
-    options = study.smoke().arms[0].regime.options
-    assert options == {"classes": classes}
+    assert Study("s", arms, topk=topk).smoke().arms[0].regime.options == {"classes": classes}
 
 
-def test_options_are_shrunk_and_others_kept() -> None:
-    """A misspelt one stays as well, so that the smoke run tells."""
-    given = {"size": 160, "validation": 50, "unreadable": "skip", "sise": 3}
-    options = smoke_arm(arm(options=given), 8).regime.options
-    small = {"size": 64, "resize": 72, "validation": 2, "classes": 8}
-    assert options == {"unreadable": "skip", "sise": 3, **small}
+SMALL = {"size": 64, "resize": 72, "validation": 2, "classes": 8}
+FEATURES = {"of": "imagenet", "backbone": "timm/resnet18"}
 
 
-def test_features_are_those_of_the_stand_ins_small_images() -> None:
-    given = {"of": "imagenet", "backbone": "timm/resnet18", "pixels": 224}
-    features = smoke_arm(arm("image_features", options=given, recipe=Recipe(90, batch_size=256)), 8)
-    options = features.regime.options
-    assert features.regime.dataset == "image_features" and features.recipe.batch_size == 16
-    assert options["of"] == "topk_platform.testing.smoke_datasets:imagenet"
-    assert (options["backbone"], options["pixels"], options["classes"]) == ("timm/resnet18", 32, 8)
-    own = arm("image_features", options={"of": "image_folder", "folder": "birds"})
-    assert smoke_arm(own, 8).regime == own.regime
+@pytest.mark.parametrize(
+    ("dataset", "given", "shrunk"),
+    [  # a misspelt option stays as well, so that the smoke run tells
+        (
+            "imagenet",
+            {"size": 160, "unreadable": "skip", "sise": 3},
+            {"unreadable": "skip", "sise": 3, **SMALL},
+        ),
+        (
+            "image_features",
+            {**FEATURES, "pixels": 224},
+            {**FEATURES, **SMALL, "of": "topk_platform.testing.smoke_datasets:imagenet", "pixels": 32},
+        ),
+        ("image_features", {"of": "image_folder", "folder": "b"}, {"of": "image_folder", "folder": "b"}),
+    ],
+)
+def test_options_are_shrunk_and_others_kept(dataset: str, given: Any, shrunk: Any) -> None:
+    assert smoke_arm(arm(dataset, options=given), 8).regime.options == shrunk
 
 
-@pytest.mark.parametrize(("architecture", "small"), [("resnet50", True), ("vit_b_16", False)])
-def test_networks_of_one_size_get_it(architecture: str, small: bool) -> None:
-    options = smoke_arm(arm(model=Model("torchvision", {"architecture": architecture})), 8).regime.options
-    assert options.get("size") == (64 if small else None)
+RESNET = {"architecture": "resnet50"}
 
 
-@pytest.mark.parametrize("dataset", ["imagenet", "image_files"])
-def test_no_weights_are_needed(dataset: str) -> None:
-    model = Model("torchvision", {"architecture": "resnet50", "weights": "IMAGENET1K_V1"})
-    assert smoke_arm(arm(dataset, model=model), 8).model == Model("torchvision", {"architecture": "resnet50"})
-    own = Model("my_lab:net", {"weights": "mine"})
-    assert smoke_arm(arm(model=own), 8).model == own
+@pytest.mark.parametrize(
+    ("dataset", "before", "after"),
+    [
+        ("imagenet", Model("torchvision", {**RESNET, "weights": "V1"}), Model("torchvision", RESNET)),
+        ("image_files", Model("torchvision", {**RESNET, "weights": "V1"}), Model("torchvision", RESNET)),
+        ("imagenet", Model("my_lab:net", {"weights": "mine"}), Model("my_lab:net", {"weights": "mine"})),
+        (
+            "cifar100",
+            Model("densenet", {"depth": 40, "grow": 3}, label="densenet40-40"),
+            Model("densenet", {"depth": 7, "growth": 4, "grow": 3}, label="densenet40-40"),
+        ),
+        ("digits", Model("mlp", {"depth": 3}), Model("mlp", {"depth": 3})),
+    ],
+)
+def test_networks_have_few_layers_and_need_no_weights(dataset: str, before: Model, after: Model) -> None:
+    assert smoke_arm(arm(dataset, model=before), 8).model == after
 
 
-def test_networks_by_their_depth_have_few_layers() -> None:
-    model = Model("densenet", {"depth": 40, "grow": 3}, label="densenet40-40")
-    small = smoke_arm(arm("cifar100", model=model), 8).model
-    assert small == Model("densenet", {"depth": 7, "growth": 4, "grow": 3}, label="densenet40-40")
-    assert smoke_arm(arm("digits", model=Model("mlp", {"depth": 3})), 8).model.options == {"depth": 3}
+def test_networks_that_take_one_size_get_it() -> None:
+    transformer = Model("torchvision", {"architecture": "vit_b_16"})
+    assert "size" not in smoke_arm(arm(model=transformer), 8).regime.options
 
 
-def test_batches_are_small_wherever_they_are_said() -> None:
-    recipe = smoke_arm(arm(recipe=Recipe(90, batch_size=256)), 8).recipe
-    assert recipe.batch_size == 16
-    rate = {"learning_rate": Float(0.1, 1)}
-    for sizes, small in ((Choice((128, 256)), Choice((8, 16))), (Int(32, 256), Int(8, 16))):
-        loss = Loss("cross_entropy", rate | {"batch_size": sizes}, {"learning_rate": 0.1, "batch_size": 128})
-        result = smoke_arm(arm(loss=loss), 8).loss
-        assert (result.space["batch_size"], result.first["batch_size"]) == (small, 16)
-        assert result.space["learning_rate"] == rate["learning_rate"]
-    assert smoke_arm(arm(loss=Loss("ldam", fixed={"batch_size": 64})), 8).loss.fixed == {"batch_size": 16}
+RATE = {"learning_rate": Float(0.1, 1)}
 
 
-def test_two_trials_of_a_grid_are_drawn_and_other_samplers_still_fit() -> None:
-    space = {"learning_rate": Float(0.1, 1), "batch_size": Int(32, 256)}
+def test_batches_of_a_stand_in_are_small() -> None:
+    assert smoke_arm(arm(recipe=Recipe(90, batch_size=256)), 8).recipe.batch_size == 16
+
+
+@pytest.mark.parametrize(
+    ("sampler", "small"),
+    [
+        (Grid({"learning_rate": 5, "batch_size": (64,)}), Random()),
+        (OptunaSampler("NSGAIISampler"), OptunaSampler("NSGAIISampler")),
+    ],
+)
+def test_two_trials_of_a_grid_are_drawn_and_other_samplers_still_fit(sampler: Any, small: Any) -> None:
+    space = RATE | {"batch_size": Int(32, 256)}
     loss = Loss("cross_entropy", space, {"learning_rate": 0.1, "batch_size": 128})
-    other = OptunaSampler("NSGAIISampler")
-    for sampler, small in ((Grid({"learning_rate": 5, "batch_size": (64,)}), Random()), (other, other)):
-        study = Study("s", [arm(loss=loss, protocol=Protocol(sampler))], trials=20).smoke()
-        check_sampler(study.arms[0], study.trials)
-        assert study.arms[0].protocol.sampler == small
+    study = Study("s", [arm(loss=loss, protocol=Protocol(sampler))], trials=20).smoke()
+    check_sampler(study.arms[0], study.trials)
+    assert study.arms[0].protocol.sampler == small
 
 
 def test_metrics_of_groups_select_as_over_all_classes() -> None:
     """A stand-in has no class of more than 100 images."""
-    before = arm(
-        "plantnet300k", metric="many_top5", recipe=Recipe(90, keep=("few_top5", "macro_top5", "top1"))
-    )
-    after = smoke_arm(before, 8)
+    recipe = Recipe(90, keep=("few_top5", "macro_top5", "top1"))
+    (after,) = Study("s", [arm("plantnet300k", metric="many_top5", recipe=recipe)]).smoke().arms
     assert (after.metric, after.recipe.keep) == ("macro_top5", ("macro_top5", "top1"))
-    Study("s", [before]).smoke()  # is a study as well
 
 
 @pytest.mark.parametrize(("searches", "trials", "seeds"), [(1, 2, 2), (2, 4, 2), (3, 6, 3)])
 def test_each_search_has_as_many_trials_and_seeds(searches: int, trials: int, seeds: int) -> None:
-    losses = [Loss(name, {"tau": Float(0.1, 1)}, {"tau": 1.0}) for name in ("a", "b")]
-    arms = [arm(loss=loss, protocol=Protocol(searches=searches)) for loss in losses]
-    small = Study("s", arms, trials=12, seeds=12).smoke()
+    loss = Loss("a", {"tau": Float(0.1, 1)}, {"tau": 1.0})
+    small = Study("s", [arm(loss=loss, protocol=Protocol(searches=searches))], trials=12, seeds=12).smoke()
     assert (small.trials, small.seeds) == (trials, seeds)
 
 
