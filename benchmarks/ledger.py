@@ -87,7 +87,7 @@ def make(study: Study, ledger: Ledger) -> None:
     with ledger.writing(study) as writer:
         schema, codes = ledger_schema(study.metrics), versions_of(study)
         for index, arm in enumerate(study.arms):
-            writer._table.append(rows_of(study, index, codes[study.arm_id(arm)], schema))
+            writer.table.append(rows_of(study, index, codes[study.arm_id(arm)], schema))
 
 
 def commit(study: Study, ledger: Ledger) -> None:

@@ -84,10 +84,10 @@ def _run(ledger: Ledger, some: Sequence[TrialRecord]) -> None:
     with ledger.writing(study()) as writer:
         ledger.identify(identities())
         note_plan(ledger.store, study())
-        writer.remove([row["key"] for row in ledger.rows() if row["status"] == "failed"])
+        writer.table.delete([row["key"] for row in ledger.rows() if row["status"] == "failed"])
         for record in some:
-            add(ledger, writer._table, record)
-        add(ledger, writer._table, make_record(study(), 8, status="failed"))
+            add(ledger, writer.table, record)
+        add(ledger, writer.table, make_record(study(), 8, status="failed"))
     Unfinished((OpenTrial("k", "r/mlp/x", "process lost: killed", "see what ends processes there"),)).note(
         ledger.store
     )

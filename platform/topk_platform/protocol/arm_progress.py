@@ -94,8 +94,6 @@ class ArmProgress:
     @property
     def left(self) -> int:
         """How many trials have not ended. Running and open ones count, confirmations that cannot run do not."""
-        if len(self.searches) == 1:  # fast, because it is asked as often as the next slot
-            return self.searches[0].left
         return sum(search.left for search in self.searches)
 
     @property
@@ -131,8 +129,6 @@ class ArmProgress:
         """Return the trials that a trial's suggestion may use, numbered by their positions in the search."""
         repeats, search = self.arm.repeats, self.arm.repeats.search_of(number)
         known = self.searches[search].known(number)
-        if repeats.count == 1:
-            return [self.searched[position] for position in known]
         return [self.searched[repeats.number_at(search, i)]._replace(number=i) for i in known]
 
     def block(self, slot: Slot) -> tuple[Slot, ...]:
@@ -170,8 +166,6 @@ class ArmProgress:
 
     def next_slot(self) -> Slot | None:
         """Return the first slot that may start now because its history is complete, or None. Searches take turns."""
-        if len(self.searches) == 1:  # fast: every arm is asked before every trial
-            return self.searches[0].next_slot()
         slots = (slot for search in self.searches if (slot := search.next_slot()) is not None)
         return min(slots, key=self._turn, default=None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,7 +53,10 @@ def rung_epochs(rungs: Sequence[float], recipe: Recipe) -> list[int]:
         >>> rung_epochs((0.25, 0.5, 0.95), Recipe(epochs=10))
         [3, 5]
     """
-    return sorted({_validated(rung, recipe) for rung in rungs} - {recipe.epochs})
+    validated = [epoch for epoch in range(1, recipe.epochs + 1) if recipe.evaluates(epoch)]
+    # 0.07 · 100 and 0.1 · 3 · 10 are whole but for rounding.
+    firsts = (round(rung * recipe.epochs, 9) for rung in rungs)
+    return sorted({next(e for e in validated if e >= first) for first in firsts} - {recipe.epochs})
 
 
 def values_at(history: Sequence[Ended], epoch: int) -> list[float]:
@@ -68,11 +70,3 @@ def _value(ended: Ended, epoch: int) -> float | None:
         return value
     last = max(ended.curve, default=0)
     return ended.curve.get(last) if last < epoch else None
-
-
-def _validated(rung: float, recipe: Recipe) -> int:
-    """Return the first validated epoch at or after a rung."""
-    # 0.07 · 100 and 0.1 · 3 · 10 are whole but for rounding.
-    first = math.ceil(round(rung * recipe.epochs, 9))
-    epochs = range(max(1, first), recipe.epochs + 1)
-    return next(epoch for epoch in epochs if recipe.evaluates(epoch))

@@ -62,7 +62,7 @@ def _merged(theirs: Ledger, ours: Ledger) -> int:
             _copy_files(theirs.store, ours.store, row)
         for start in range(0, len(new), _AT_ONCE):
             keys = ", ".join(f"'{row['key']}'" for row in new[start : start + _AT_ONCE])
-            writer.copy(Opened.of(theirs.store).query(f"select * from ledger where key in ({keys})"))  # noqa: S608
+            writer.table.append(Opened.of(theirs.store).query(f"select * from ledger where key in ({keys})"))  # noqa: S608
         ours.identify(_identities(theirs, ours))
         _note(ours.store, read_plan(ours.store), last)
         note_data(ours.store, {**read_data(theirs.store), **read_data(ours.store)})

@@ -177,7 +177,7 @@ class _Repair:
     def _move(self, folder: str) -> None:
         for name in self.store.files(folder):
             self.store.move(name, f"{QUARANTINE}/{name}")
-        self.store.delete_all(folder)  # folders without files
+        self.store.delete_folder(folder)  # folders without files
 
     def _table(self, mark: Mark) -> None:
         """Make a new table if the study's table is not sound."""

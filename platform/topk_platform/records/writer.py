@@ -134,7 +134,7 @@ class Writer(threading.Thread):
     is also an error.
 
     Args:
-        table: The table to write.
+        table: The table to write; other threads may write it before any record is handed over.
         lease: The right to write it.
         pauses: Seconds between tries.
 
@@ -147,7 +147,7 @@ class Writer(threading.Thread):
         super().__init__(name="ledger", daemon=True)
         self.error: Exception | None = None
         self.committed: Committed = lambda _records: None
-        self._table = table
+        self.table = table
         self._lease = lease
         self._pauses = pauses
         self._queue: queue.SimpleQueue[TrialRecord | None] = queue.SimpleQueue()
@@ -175,24 +175,7 @@ class Writer(threading.Thread):
 
     @property
     def _store_name(self) -> str:
-        return f"store {self._table.store.uri!r}"
-
-    def remove(self, keys: Sequence[str]) -> None:
-        """Delete trials and their epochs from the ledger, before any record is handed over.
-
-        Raises:
-            StoreError: if the ledger cannot be written.
-        """
-        if keys:
-            self._table.delete(keys)
-
-    def copy(self, rows: pa.Table) -> None:
-        """Write rows of another ledger, with its columns, before any record is handed over.
-
-        Raises:
-            StoreError: if the ledger cannot be written.
-        """
-        self._table.append(rows)
+        return f"store {self.table.store.uri!r}"
 
     def __enter__(self) -> Writer:
         """Start to write."""
@@ -233,8 +216,8 @@ class Writer(threading.Thread):
                 self._commit(records)
                 self._written += len(records)
                 self.committed(records)
-                self._tidy(self._table.compact)
-            self._tidy(self._table.tidy)
+                self._tidy(self.table.compact)
+            self._tidy(self.table.tidy)
         except Exception as error:  # noqa: BLE001 - in a thread nobody else sees it; raised when the thread is joined
             self.error = error
         except BaseException as error:  # noqa: BLE001 - as above; a panic of a Rust library is not an Exception
@@ -261,22 +244,20 @@ class Writer(threading.Thread):
         return records or None
 
     def _commit(self, records: Sequence[TrialRecord]) -> None:
-        rows = ledger_table(records, self._table.schema)
-        for pause in self._pauses:
+        rows = ledger_table(records, self.table.schema)
+        for pause in (*self._pauses, None):
             try:
                 self._check_lease()
-                self._table.append(rows)
+                self.table.append(rows)
             except TakenOverError:
                 raise
             except StoreError as error:
-                if self._hurried.is_set():
+                if pause is None or self._hurried.is_set():
                     raise
                 _LOG.warning("%s; trying again in %g s", error, pause)
                 self._hurried.wait(pause)
             else:
                 return
-        self._check_lease()
-        self._table.append(rows)
 
     def _check_lease(self) -> None:
         if self._lease.lost is not None:

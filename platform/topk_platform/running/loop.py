@@ -188,7 +188,7 @@ class _Run:
             self.folder.quarantine(file.name)
         if line := str(self.retraining):
             self.patience.say(line)
-        writer.remove(self.retraining.keys)
+        writer.table.delete(self.retraining.keys)
         self.rows.refresh()
 
     def _known(self, study: Study) -> dict[str, ArmHistory]:

@@ -109,13 +109,9 @@ def _parts(kind: type) -> tuple[tuple[str, str, _Copy | None, _Check], ...]:
 def _copier(annotation: Any) -> _Copy | None:
     """Return the function that copies a value of this annotation; None if there is nothing to copy."""
     if get_origin(annotation) is Mapping:
-        item = _copier(get_args(annotation)[1]) or _itself
+        item = _copier(get_args(annotation)[1]) or (lambda value: value)
         return lambda value: {n: item(v) for n, v in value.items()} if isinstance(value, Mapping) else value
     return _as_tuple if get_origin(annotation) in (tuple, Sequence) else None
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _as_tuple(value: Any) -> Any:
@@ -153,11 +149,8 @@ def check_call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> No
         try:
             _checker(annotation)(name, value, "")
         except UserError as error:
-            raise UserError(f"{error}{getattr(annotation, 'remedy_for', _no_remedy)(value)}") from error
-
-
-def _no_remedy(_value: Any) -> str:
-    return ""
+            remedy = annotation.remedy_for(value) if hasattr(annotation, "remedy_for") else ""
+            raise UserError(f"{error}{remedy}") from error
 
 
 @cache

@@ -1,8 +1,5 @@
 """The conditions of a regime, which change the training split of its dataset.
 
-Each condition is a frozen dataclass. Its ``across_superclasses`` is whether it may give a sample a label of another
-superclass, which contracts check.
-
 Functions in :mod:`topk_platform.data.conditions` apply the conditions to a dataset.
 """
 
@@ -23,8 +20,13 @@ __all__ = [
 ]
 
 
+class _Condition(Checked):
+    across_superclasses: ClassVar[bool] = False
+    """Whether it may give a sample a label of another superclass, which contracts check."""
+
+
 @dataclass(frozen=True)
-class LabelNoise(Checked):
+class LabelNoise(_Condition):
     """Replace each training label, with this probability, by a random one of its superclass.
 
     The new label may equal the old one. Labels are drawn once per seed. Validation and test are never changed.
@@ -33,26 +35,22 @@ class LabelNoise(Checked):
         probability: In ``[0, 1]``.
     """
 
-    across_superclasses: ClassVar[bool] = False
-
     probability: Share
 
 
 @dataclass(frozen=True)
-class LongTail(Checked):
+class LongTail(_Condition):
     """Thin the training classes exponentially: class c keeps ``n · ratio^(-c / (C - 1))`` of its images.
 
     Args:
         ratio: Largest class count over the smallest, at least 1.
     """
 
-    across_superclasses: ClassVar[bool] = False
-
     ratio: Annotated[float, Rule("at least 1", lambda value: value >= 1)]
 
 
 @dataclass(frozen=True)
-class TrainFraction(Checked):
+class TrainFraction(_Condition):
     """Train on the same fraction of each class's images; at least one image of each class.
 
     With the same seed, a smaller fraction's images are a subset of a larger one's.
@@ -63,14 +61,12 @@ class TrainFraction(Checked):
             class. The dataset must name the groups of its training images.
     """
 
-    across_superclasses: ClassVar[bool] = False
-
     fraction: Part
     whole_groups: bool = False
 
 
 @dataclass(frozen=True)
-class PerClass(Checked):
+class PerClass(_Condition):
     """Train on this many images of each class, or on all images of a smaller class; balanced, unlike TrainFraction.
 
     With the same seed, a smaller subset's images are a subset of a larger one's.
@@ -81,8 +77,6 @@ class PerClass(Checked):
             which are the same for all classes. The dataset must name the groups of its training images.
     """
 
-    across_superclasses: ClassVar[bool] = False
-
     samples: Count
     whole_groups: bool = False
 
@@ -91,7 +85,7 @@ _File = Annotated[str, Rule("the name of a file in the data folder", lambda valu
 
 
 @dataclass(frozen=True)
-class ConfusionNoise(Checked):
+class ConfusionNoise(_Condition):
     """Replace training labels by labels drawn from a confusion matrix, such as that of people who labelled the images.
 
     Args:
@@ -102,14 +96,14 @@ class ConfusionNoise(Checked):
             large, most of the drawn labels equal the old ones.
     """
 
-    across_superclasses: ClassVar[bool] = True
+    across_superclasses = True
 
     file: _File
     probability: Share = 1.0
 
 
 @dataclass(frozen=True)
-class NoisyLabels(Checked):
+class NoisyLabels(_Condition):
     """Train with the labels of a file, such as one that people gave to each image; the same for all seeds.
 
     Args:
@@ -118,7 +112,7 @@ class NoisyLabels(Checked):
             sample of each label. Training samples that are not in the file keep their labels.
     """
 
-    across_superclasses: ClassVar[bool] = True
+    across_superclasses = True
 
     file: _File
 

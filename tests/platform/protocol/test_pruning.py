@@ -15,7 +15,6 @@ from topk_platform import (
     Float,
     Loss,
     Model,
-    NoPruning,
     OwnPruner,
     Protocol,
     Quantile,
@@ -94,11 +93,6 @@ def test_a_quantile_stops_whom_optunas_percentile_stops(
     curve = dict(zip(range(1, 9), sorted(curve_of(draw).values()), strict=True))
     theirs = optunas(optuna.pruners.PercentilePruner(100 * (1 - share), startup, 0), past, curve, [2, 4, 6])
     assert stopped_at(stopping_values(pruner, RECIPE, past), curve) == theirs
-
-
-def test_nothing_is_stopped_without_a_rule_or_before_there_are_enough() -> None:
-    past = [Ended(n, {}, "completed", dict.fromkeys(range(1, 9), 0.5)) for n in range(3)]
-    assert stopping_values(NoPruning(), RECIPE, past) == stopping_values(Quantile(), RECIPE, past) == ()
 
 
 def test_rungs_that_are_whole_epochs_but_for_rounding_are_these_epochs() -> None:

@@ -185,7 +185,7 @@ def test_no_cause_whatever_loses_a_trial_without_a_word(
         pytest.raises(StoreError, match="3 rows were written to the ledger, but 1 were committed"),
         ledger.writing(study) as writer,
     ):
-        writer._table.append(ledger_rows([record(study, 1)], writer._table))
+        writer.table.append(ledger_rows([record(study, 1)], writer.table))
 
 
 @pytest.mark.parametrize("back", [False, True])
@@ -221,7 +221,7 @@ def test_a_server_that_refuses_one_put_in_twenty_loses_and_doubles_nothing(
     ledger = Ledger.open(Store.open(busy_object_store.bucket()), "s")
     with ledger.writing(study) as writer:
         for number in range(30):  # one after the other, so that each is a commit
-            writer._table.append(ledger_rows([record(study, number)], writer._table))
+            writer.table.append(ledger_rows([record(study, number)], writer.table))
     assert busy_object_store.refused >= 3
     assert sorted(row["number"] for row in ledger.rows()) == list(range(30))
     assert len(ledger.read("epochs")) == 60
@@ -259,7 +259,7 @@ def test_forgotten_trials_take_their_epochs_with_them(tmp_path: Path, study: Stu
     ledger = filled(tmp_path, study, *(record(study, n) for n in range(3)))
     gone = record(study, 1).trial.key
     with ledger.writing(study) as writer:
-        writer.remove([gone])
+        writer.table.delete([gone])
     assert gone not in ledger.keys()  # noqa: SIM118
     assert len(ledger.read("epochs")) == 4
 

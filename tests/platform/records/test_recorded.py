@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from made_records import filled
@@ -100,11 +99,3 @@ def test_a_study_of_another_schema_may_hold_the_trial(tmp_path: Path, key: str) 
     assert (result.row["key"], len(result.epochs)) == (key, 2)
     with pytest.raises(StoreError, match="schema version 99"):
         find("ffffffff", tmp_path)
-
-
-def test_a_store_that_fails_does_not_count_as_one_without_the_trial(
-    tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Ledger, "rows", Mock(side_effect=StoreError("Input/output error")))
-    with pytest.raises(StoreError, match="Input/output error"):
-        find(key, tmp_path)

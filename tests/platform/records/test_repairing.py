@@ -115,7 +115,7 @@ def test_what_was_deleted_stays_deleted_if_the_log_is_damaged(
     tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:
     with ledger.writing(study) as writer:
-        writer.remove([record(study, 1).trial.key])
+        writer.table.delete([record(study, 1).trial.key])
     whole = tmp_path / "s", tmp_path / "whole"
     shutil.copytree(*whole)
     for log in log_files(tmp_path):
@@ -184,7 +184,7 @@ def test_a_commit_that_was_killed_before_its_checksums_counts(
     def write() -> None:
         with ledger.writing(study) as writer:
             monkeypatch.setattr(checksums.Checksums, "write", Mock(side_effect=Killed))
-            writer._table.append(rows(record(study, 3), writer._table))
+            writer.table.append(rows(record(study, 3), writer.table))
 
     with pytest.raises(Killed):
         write()
@@ -210,11 +210,11 @@ def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study) as writer:
         for number in range(13):
-            writer._table.append(rows(record(study, number), writer._table))
-            writer._table.compact()
+            writer.table.append(rows(record(study, number), writer.table))
+            writer.table.compact()
             assert numbers(ledger) == list(range(number + 1))
         assert len(Opened.of(ledger.store).table.file_uris()) < 13  # of 26 that were written
-        writer.remove([record(study, 2).trial.key])
+        writer.table.delete([record(study, 2).trial.key])
         sums = Opened.of(ledger.store).sums
     assert sums is not None
     assert repair("s", tmp_path) == Repaired()
@@ -234,7 +234,7 @@ def test_a_damaged_part_is_not_compacted_into_a_sound_one(
     with ledger.writing(study) as writer:
         part = newest(tmp_path, "kind=trials/*.parquet")
         damage(part, "a bit")
-        writer._tidy(lambda: writer._table._compact(2**27))
+        writer._tidy(lambda: writer.table._compact(2**27))
     assert f"ledger/kind=trials/{part.name}" in caplog.text
     repair("s", tmp_path)
     assert numbers(ledger) == [0, 1]
@@ -287,7 +287,7 @@ def steps_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[pytest.MonkeyPat
 
         with monkeypatch.context() as patch:
             for owner, name in (
-                *((Store, name) for name in ("write", "create", "move", "delete_all")),
+                *((Store, name) for name in ("write", "create", "move", "delete_folder")),
                 *((DeltaTable, "create"), (delta, "write_deltalake")),
             ):
                 patch.setattr(owner, name, counted(getattr(owner, name)))
@@ -297,7 +297,7 @@ def steps_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[pytest.MonkeyPat
 def test_files_of_something_else_stop_nothing_and_are_set_aside(
     tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:
-    strays = ("lease/notes.json", "standing.json", "tables/trials.parquet")
+    strays = ("lease/notes.json", "undone.json", "standing.json", "tables/trials.parquet")
     for name in strays:
         (tmp_path / "s" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "s" / name).write_text("[")
@@ -334,7 +334,7 @@ def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study) -
     ledger = Ledger.open(Store.open(bucket), "s")
     with ledger.writing(study) as writer:
         for number in range(2):
-            writer._table.append(rows(record(study, number), writer._table))
+            writer.table.append(rows(record(study, number), writer.table))
     opened = Opened.of(ledger.store)
     part = next(path for path in opened.parts if path.startswith("kind=trials/"))
     log = f"{opened.folder}/{checksums.log_name(1)}"

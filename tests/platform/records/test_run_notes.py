@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from topk_platform.errors import StoreError
 from topk_platform.records.run_notes import OpenTrial, Unfinished
 from topk_platform.records.storage.store import Store
 
@@ -32,9 +29,3 @@ def test_a_run_settles_what_it_tried_and_nothing_else() -> None:
     result = before.after([again], settled=iter(["a", "c"]), tracking="")
     assert result == Unfinished((left("l", "b"), again))
     assert before.after([], settled=[], tracking="refused") == before  # a run that was cut off
-
-
-def test_a_damaged_note_is_named(tmp_path: Path) -> None:
-    (tmp_path / "undone.json").write_text("[1")
-    with pytest.raises(StoreError, match=r"undone.json is damaged; `topk repair"):
-        Unfinished.read(Store.open(tmp_path))

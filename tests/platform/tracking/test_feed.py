@@ -95,7 +95,7 @@ def test_nothing_is_lost_whichever_calls_fail(
 def train_again(ledger: Ledger, study: Study, failed: TrialRecord) -> TrialRecord:
     again = replace(failed, status="completed", started=failed.started + 60)
     with ledger.writing(study) as writer:
-        writer.remove([failed.trial.key])
+        writer.table.delete([failed.trial.key])
         writer.put(again)
     return again
 
@@ -111,7 +111,7 @@ def test_a_trial_that_was_trained_again_without_mlflow_is_written_again(
     before = {run.data.tags["topk.number"]: run.info.run_id for run in runs(uri, "topk.key")}
     if lacked:
         with ledger.writing(study) as writer:
-            writer.remove([failed.trial.key])
+            writer.table.delete([failed.trial.key])
         feed = start_feed(tmp_path, ledger)
         feed.put_files({"table.md": "# s"})
         feed.put(train_again(ledger, study, failed))

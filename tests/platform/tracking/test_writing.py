@@ -161,7 +161,7 @@ def test_a_trial_that_the_ledger_has_no_more_is_gone(tmp_path: Path, study: Stud
     assert start_feed(tmp_path, ledger).close() == ""
     first, second = trials_of(ledger)
     with ledger.writing(study) as writer:
-        writer.remove([first[0]["key"]])
+        writer.table.delete([first[0]["key"]])
     experiment, held = opened(tmp_path, ledger)
     assert held == [run.data.tags["topk.key"] for run in runs(tmp_path)] == [second[0]["key"]]
     experiment.write_trial(*first)
@@ -331,7 +331,7 @@ def test_studies_of_one_name_on_one_server_never_touch_each_other(tmp_path: Path
     for ledger in ledgers:
         fill(start_feed(tmp_path, ledger), {"table.md": "# one"})
     with ledgers[0].writing(study) as writer:
-        writer.remove(ledgers[0].keys())
+        writer.table.delete(ledgers[0].keys())
     assert start_feed(tmp_path, ledgers[0]).close() == ""
     for name, ledger in zip(("s", "s (2)"), ledgers, strict=True):
         result = feeds.runs(tracking_uri(tmp_path), "topk.key", name)

@@ -144,9 +144,10 @@ class Writing:
             TakenOverError: if another process writes the table now.
             StoreError: if a part is damaged, or the table cannot be written.
         """
-        names = ", ".join(f"'{key}'" for key in keys)
-        self._check_parts()
-        self._commit(lambda signed: self._table.delete(f"key in ({names})", commit_properties=signed))
+        if keys:
+            names = ", ".join(f"'{key}'" for key in keys)
+            self._check_parts()
+            self._commit(lambda signed: self._table.delete(f"key in ({names})", commit_properties=signed))
 
     def _check_parts(self) -> None:
         """Compare all parts with their checksums, because rows rewritten from a damaged part would pass as sound."""
@@ -166,14 +167,11 @@ class Writing:
             self._sum()
         self._commits = number
 
-    def _added(self) -> list[dict[str, Any]]:
-        """Return the parts that the last commit has added."""
-        content = self.store.read(f"{self.folder}/{log_name(self._table.version())}")
-        return [action["add"] for action in map(json.loads, content.splitlines()) if "add" in action]
-
     def _sync(self) -> None:
         """Flush the last commit to the disk. An object store has done so before it answers."""
-        self._new, root = self._added(), self.store.at(self.folder).local
+        files = self.store.at(self.folder)
+        actions = map(json.loads, files.read(log_name(self._table.version())).splitlines())
+        self._new, root = [action["add"] for action in actions if "add" in action], files.local
         if root is None:
             return
         log = root / log_name(self._table.version())

@@ -147,16 +147,12 @@ class Store:
 
     def exists(self, name: str = "") -> bool:
         """Return whether there is a file with this name, or a folder that is not empty."""
-        if name and self._is_file(name):
-            return True
+        with suppress(FileNotFoundError), self._one_line_errors("read", FileNotFoundError):
+            if name:
+                self._files.head(name)
+                return True
         inside = self._list(name)
         return bool(inside["objects"] or inside["common_prefixes"])
-
-    def _is_file(self, name: str) -> bool:
-        with suppress(FileNotFoundError), self._one_line_errors("read", FileNotFoundError):
-            self._files.head(name)
-            return True
-        return False
 
     def _list(self, folder: str) -> Listed:
         with self._one_line_errors("read"):
@@ -242,12 +238,8 @@ class Store:
                 with suppress(FileNotFoundError):
                     self._files.delete(name)
 
-    def delete_folder(self, name: str) -> None:
-        """Delete a folder with the files directly inside, including half-written ones of killed processes."""
-        self.delete(*(f"{name}/{file}" for file in self._all_names(name)))
-
-    def delete_all(self, folder: str) -> None:
-        """Delete a folder with everything in it."""
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder with everything in it, including half-written files of killed processes."""
         if self.local is None:
             self.delete(*self.files(folder))
             return

@@ -32,7 +32,7 @@ def check_used(folder: Path) -> None:
             writer.put(record(study, number))
             writer.put(record(study, number, seed=1))
             writer.flush()
-            writer._table._compact(2**20)
+            writer.table._compact(2**20)
     assert sorted(row["number"] for row in ledger.rows()) == [0, 0, 1, 1]
     part = next(path for path in Opened.of(ledger.store).parts if "kind=trials" in path)
     (folder / "runs" / "s" / "ledger" / part).write_bytes(b"")

@@ -80,7 +80,7 @@ def test_machines_may_differ_where_the_user_allows_it_and_the_table_says_so(stor
         if (row["arm_id"], row["phase"]) == (record.trial.arm_id, record.trial.phase)
     ]
     with ledger.writing(a_study()) as writer:
-        writer.remove([same["key"]])
+        writer.table.delete([same["key"]])
         writer.put(record)
     assert run(a_study(), store=store, mixed=True, mlflow="none").ran == 0
     text = to_markdown(table(a_study(), store=store))
