@@ -143,8 +143,8 @@ def _claims(loss: str, arms: Sequence[Arm]) -> list[Claim]:
     ]
     if contrasts := gap(_CLEAN, "top5"):
         text = f"With right labels the {title} and cross-entropy are within one point in top-5."
-        within = {"direction": "within", "tolerance": 1.0}
-        made.append(claim(name=f"{loss}-level-with-right-labels", text=text, contrasts=contrasts, **within))
+        level = partial(claim, direction="within", tolerance=1.0)
+        made.append(level(name=f"{loss}-level-with-right-labels", text=text, contrasts=contrasts))
         text = f"With right labels the {title} is behind cross-entropy in top-1."
         first = gap(_CLEAN, "top1", _ENTROPY, loss)
         made.append(claim(name=f"{loss}-costs-the-first-guess", text=text, contrasts=first))

@@ -38,7 +38,7 @@ from topk_platform.specs import Condition, Scalar
 from topk_studies.berrada2018 import fraction_claims, map_claims, noise_claims
 from topk_studies.claims import gaps, stand_ins
 from topk_studies.garcin2022 import tail_claims
-from topk_studies.searched_losses import SHARED, searched
+from topk_studies.searched_losses import SHARED, Searched, searched
 
 __all__ = [
     "EPOCHS",
@@ -86,7 +86,7 @@ SIZES = {5: 100, 20: 60, 100: 24}
 """Epochs by images of each class."""
 _TOPK = (1, 2, 3, 5, 10)
 _AT_PIXELS = {**SHARED, "learning_rate": (Float(0.003, 30.0, log=True), 0.1)}
-_DRAWN = {"epsilon": (Float(0.003, 10.0, log=True), 0.2), "samples": (Choice((1, 3, 5, 10, 30)), 10)}
+_DRAWN: Searched = {"epsilon": (Float(0.003, 10.0, log=True), 0.2), "samples": (Choice((1, 3, 5, 10, 30)), 10)}
 
 _LOSSES = (
     "cross_entropy",

@@ -40,12 +40,12 @@ class StudyProgress:
         arms: The progress of each arm.
 
     Attributes:
-        again: How many retries after faults there were.
+        retries: How often a trial was tried again after a fault.
     """
 
     def __init__(self, arms: Iterable[ArmProgress]) -> None:
         self.arms = {arm.arm_id: arm for arm in arms}
-        self.again = 0
+        self.retries = 0
 
     def next_trials(
         self, may_start: MayStart = lambda _arm_id, _trials: True, pace: Pace = lambda _arm_id: 1.0

@@ -121,7 +121,7 @@ class StudyState:
         workers: How many workers are busy.
         slots: How many workers there are.
         seconds: Expected seconds until all trials have ended; None if unknown.
-        again: How many retries after faults there were.
+        retries: How often a trial was tried again after a fault.
         events: The last events, one line each, the newest at the end.
         when: The time of this state, in ISO 8601.
         training: The running trials, in the order of their starts; at most twenty.
@@ -132,7 +132,7 @@ class StudyState:
     workers: int = 0
     slots: int = 0
     seconds: float | None = None
-    again: int = 0
+    retries: int = 0
     events: tuple[str, ...] = ()
     when: str = ""
     training: tuple[TrialState, ...] = ()

@@ -84,8 +84,8 @@ def outdated(ledger: Ledger, counted: Mapping[str, Identity], left: Collection[s
 
     Args:
         ledger: The ledger with the trials.
-        counted: Which rows count, by arm identity.
-        left: The identities of the arms that have trials left to run; the others are not reported.
+        counted: Which rows count, by arm ID.
+        left: The IDs of the arms that have trials left to run; the others are not reported.
     """
     if not ledger.exists:
         return []

@@ -210,7 +210,7 @@ class Dispatcher:
         return LostProcessError(text)
 
     def _note_fault(self, handed: _Handed, fault: FaultError) -> None:
-        self.progress.again += 1
+        self.progress.retries += 1
         self._send("again", handed.trials, why=f"{fault.kind}: {fault}")
 
     def _leave(self, trials: tuple[Trial, ...], fault: FaultError) -> None:

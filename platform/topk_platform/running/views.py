@@ -36,7 +36,7 @@ def headline(state: StudyState) -> str:
     counts = {"completed": tally.completed, "pruned": tally.pruned, "diverged": tally.diverged}
     counts |= {"failed": tally.failed, "lost": state.lost, "running": state.running}
     parts = [f"{count} {name}" for name, count in counts.items() if count]
-    parts += [f"tried again {state.again}"] if state.again else []
+    parts += [f"tried again {state.retries}"] if state.retries else []
     parts += [f"{state.workers} of {state.slots} workers busy"] if state.slots else []
     if state.left and state.seconds and state.seconds >= 1:
         parts.append(f"about {duration(state.seconds)} left")

@@ -137,7 +137,7 @@ class Watch:
             workers=self.workers,
             slots=self.slots,
             seconds=self.progress.seconds(self._durations, self.slots),
-            again=self.progress.again,
+            retries=self.progress.retries,
             events=tuple(self._events.copy()),
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             training=tuple(self._under_way.copy().values())[:_TRIALS],

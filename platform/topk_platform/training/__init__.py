@@ -1,4 +1,9 @@
-"""Training of trials, alone or many at once; knows neither Ray nor MLflow."""
+"""Training of trials, alone or many at once; knows neither Ray nor MLflow.
+
+- ``run`` trains from the first epoch to the records: read it first; ``setup`` builds what a trial's spec names;
+- ``session`` makes the steps of one network, ``ensemble`` those of a stack;
+- ``member`` is a trial's state, ``group`` that of the trials that train together, and ``scoring`` scores them.
+"""
 
 from __future__ import annotations
 

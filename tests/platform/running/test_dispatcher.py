@@ -125,7 +125,7 @@ def test_tune_tries_again_after_growing_pauses_and_then_the_trial_stays_open(
     (left,) = result.dispatcher.outcome.open
     assert (left.key, left.arm) == (result.trials(name)[0].key, "r0/mlp/smooth_topk_svm")
     assert result.open == ["process lost: the node died"] and result.kept == []
-    assert result.progress.left == 2 + 1 and result.progress.stuck and result.progress.again == len(tries)
+    assert result.progress.left == 2 + 1 and result.progress.stuck and result.progress.retries == len(tries)
     assert result.dispatcher.done
 
 
@@ -239,7 +239,7 @@ def test_at_a_limit_of_time_trials_are_cut_off_without_a_fault_and_can_start_aga
     assert Ending(result.dispatcher).stop_all() and result.dispatcher.done
     result.dispatcher.close()
     assert [event.kind for event in result.events[-2:]] == ["cut", "cut"] and not result.open
-    assert result.dispatcher.limits.reached == ["max_hours 1"] and result.progress.again == 0
+    assert result.dispatcher.limits.reached == ["max_hours 1"] and result.progress.retries == 0
     assert result.progress.next_trials() == (trial,)  # goes on from its checkpoint, in the next run
 
 

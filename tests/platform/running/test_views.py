@@ -52,7 +52,7 @@ class Drive:
         self.notify(Event("started", (trial,)))
         if fate == "again":
             self.progress.release(trial)
-            self.progress.again += 1
+            self.progress.retries += 1
             return self.notify(Event("again", (trial,), why="process lost: killed"))
         if fate == "open":
             self.progress.leave(trial)
@@ -83,7 +83,7 @@ def test_all_views_show_the_same_facts(tmp_path: Path, capsys: pytest.CaptureFix
             drive.step(fate)
     state = drive.watch.state()
     assert state.tally == Tally(completed=4, diverged=1, failed=1)
-    assert (state.lost, state.again, state.slots, state.left) == (1, 1, 2, 6)
+    assert (state.lost, state.retries, state.slots, state.left) == (1, 1, 2, 6)
     assert "6/12 trials: 4 completed, 1 diverged, 1 failed, 1 lost, tried again 1" in headline(state)
     shown = lines.file.getvalue()  # type: ignore[attr-defined]
     for line in (headline(state), "failed: as asked", "is tried again: process lost: killed"):
