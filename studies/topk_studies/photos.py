@@ -86,7 +86,10 @@ SIZES = {5: 100, 20: 60, 100: 24}
 """Epochs by images of each class."""
 _TOPK = (1, 2, 3, 5, 10)
 _AT_PIXELS = {**SHARED, "learning_rate": (Float(0.003, 30.0, log=True), 0.1)}
-_DRAWN: Searched = {"epsilon": (Float(0.003, 10.0, log=True), 0.2), "samples": (Choice((1, 3, 5, 10, 30)), 10)}
+_DRAWN: Searched = {
+    "epsilon": (Float(0.003, 10.0, log=True), 0.2),
+    "samples": (Choice((1, 3, 5, 10, 30)), 10),
+}
 
 _LOSSES = (
     "cross_entropy",
