@@ -113,7 +113,7 @@ def test_ranks_answer_after_the_fact_and_scores_are_not_those_of_other_code(meas
 )
 def test_a_measure_that_fails_leaves_the_result_and_says_why(name: str, why: str) -> None:
     shown = run(replace(PLAIN, measures=(f"measures_here:{name}",))).table
-    assert shown.confirmed.completed == 6
+    assert shown.confirmation_ends.completed == 6
     assert f"measures_here:{name} is not measured in 6 of 6 confirmations: " in str(shown) and why in str(
         shown
     )

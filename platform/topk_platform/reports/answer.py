@@ -57,7 +57,7 @@ def answer(table: Table, metric: str) -> str:
 
 def _networks(table: Table) -> str:
     """Return which networks are marked beside the first one; empty if none was tested."""
-    tested = {key: cell for key, cell in table.networks.items() if cell.p_holm is not None}
+    tested = {key: cell for key, cell in table.network_cells.items() if cell.p_holm is not None}
     parts = []
     for mark in ("better", "worse"):
         texts = [

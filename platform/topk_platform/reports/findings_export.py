@@ -43,7 +43,7 @@ def findings(
     """
     held = read(study, store, needed=True)
     study, table = held.study, held.table
-    if held.changed or not table.confirmed.completed:
+    if held.changed or not table.confirmation_ends.completed:
         raise UserError(f"no confirmation of study {study.name} has ended, so there are no findings yet")
     situations, unread = {}, {}
     with data_at(held.data_folder(data)):

@@ -47,8 +47,8 @@ def setting(table: Table) -> str:
         )
         parts.append(f"{times} of {each}, the best on validation data is tested")
     counts: dict[str, list[int]] = {}
-    for column, number in table.tested.items():
-        counts.setdefault(table.units.get(column, "test images"), []).append(number)
+    for number, what in table.test_images.values():
+        counts.setdefault(what, []).append(number)
     parts += [f"{in_range(numbers)} {what}" for what, numbers in counts.items()]
     return f"{'; '.join(parts)}."
 
@@ -58,12 +58,12 @@ def legend(table: Table, best: str = "bold") -> list[str]:
     baseline, shown = table.study.baseline, table.study.show
     fewer = ", ".join(ERRORS.get(metric, "sets") for metric in shown if less_is_better(metric))
     lines = [f"Mean over seeds ± half its 95 % interval{_covered(table)}; {best}: the best mean."]
-    if baseline is not None and table.tests:
+    if baseline is not None and table.family_size:
         tolerance = table.study.equivalence
         equal = f"; ≈: equal to it within {points(tolerance)}" if tolerance else ""
         lines.append(
             f"▲▼: better or worse than {baseline}, p < 0.05 after Holm's correction for "
-            f"{plural(table.tests, 'difference')}; △▽: in a metric that selected nothing{equal}."
+            f"{plural(table.family_size, 'difference')}; △▽: in a metric that selected nothing{equal}."
         )
     return [*lines, f"Less is better for: {fewer}."] if fewer else lines
 
@@ -78,8 +78,8 @@ def _covered(table: Table) -> str:
     if not counts:
         return ""
     covers = counts.most_common(1)[0][0]
-    units = set(table.units.values())
-    images = units.pop() if len(units) == 1 else "test images"
+    names = {what for _, what in table.test_images.values()}
+    images = names.pop() if len(names) == 1 else "test images"
     text = covers.removesuffix(ONE_SEARCH).replace("images", images)
     return f", over {text}{' (not the luck of the one search)' if covers.endswith(ONE_SEARCH) else ''}"
 
@@ -91,7 +91,7 @@ def caption(table: Table) -> str:
 
 def striking(table: Table) -> list[str]:
     """Return the lines that nobody should overlook: on results that are missing, for now or for good."""
-    confirmed, lines = table.confirmed, []
+    confirmed, lines = table.confirmation_ends, []
     if table.changed:
         what, again = (f"`{command(name, table.study, given=table.given)}`" for name in ("plan", "run"))
         lines.append(
@@ -115,8 +115,8 @@ def without_ranks(table: Table) -> str:
         return ""
     again = f"`{command('run', table.study, given=table.given)}`" if table.stored else "Another run"
     return (
-        f"Of {table.confirmed.completed} confirmations, {table.without_ranks} lack the ranks of their test images: "
-        f"their intervals leave out the choice of the images, and may be too narrow. {again} trains these again."
+        f"Of {table.confirmation_ends.completed} confirmations, {table.without_ranks} lack the ranks of their test "
+        f"images: their intervals leave out the choice of the images, and may be too narrow. {again} trains these again."
     )
 
 

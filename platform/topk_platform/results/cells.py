@@ -14,7 +14,7 @@ from topk_platform.results.runs import Runs, sums
 from topk_platform.results.significance import holm
 from topk_platform.specs import Published, less_is_better, unit_of
 
-__all__ = ["Cell", "CellKey", "Mark", "cell_of", "marked", "tested"]
+__all__ = ["Cell", "CellKey", "Mark", "cell_of", "marked", "test_images_of"]
 
 CellKey = tuple[str, str, str]
 """Row, column and metric."""
@@ -43,7 +43,7 @@ class Cell:
             seeds, no cell is marked worse. If the arm or the baseline was searched once, there is no mark.
         differences: The differences by seed, whose mean is ``difference``.
         p_holm: The difference's p-value, Holm-corrected; None where nothing is tested, as without spread.
-        tests: How many differences of its family ``p_holm`` is corrected for; 0 where nothing is tested.
+        family_size: How many differences of its family ``p_holm`` is corrected for; 0 where nothing is tested.
         metric: Its metric, which decides the unit shown; empty for an accuracy.
         primary: Whether its arm was selected by its metric. The other metrics are secondary.
         detectable: The minimal detectable effect: the size of a true difference that has a chance of 80 % to be marked.
@@ -51,7 +51,7 @@ class Cell:
             arm is never marked. None where there is nothing to test.
         p_equivalent: The p-value of equivalence within the study's tolerance, Holm-corrected; None where not tested.
         equivalent: Whether that is below 0.05.
-        tested: The number of test images, or of groups of them, that its interval covers, and their name, such as
+        test_images: The number of test images, or of groups of them, that its interval covers, and their name, such as
             ``(160, "typefaces")``; None if it is not known.
     """
 
@@ -64,13 +64,13 @@ class Cell:
     mark: Mark = ""
     differences: Mapping[int, float] = field(default_factory=dict)
     p_holm: float | None = None
-    tests: int = 0
+    family_size: int = 0
     metric: str = ""
     primary: bool = True
     detectable: float | None = None
     p_equivalent: float | None = None
     equivalent: bool = False
-    tested: tuple[int, str] | None = None
+    test_images: tuple[int, str] | None = None
 
 
 def cell_of(
@@ -99,7 +99,7 @@ def cell_of(
         differences=sums([(1, ours), (-1, theirs)], metric),
         metric=metric,
         primary=primary,
-        tested=ours.tested,
+        test_images=ours.test_images,
     )
 
 
@@ -132,7 +132,16 @@ def marked(cells: Mapping[CellKey, tuple[Cell, Tally]], tolerance: float = 0.0) 
 
 
 _MACRO = "macro_"
-_OF_TEST = "difference", "p_holm", "tests", "mark", "p_equivalent", "equivalent", "detectable", "primary"
+_OF_TEST = (
+    "difference",
+    "p_holm",
+    "family_size",
+    "mark",
+    "p_equivalent",
+    "equivalent",
+    "detectable",
+    "primary",
+)
 
 
 def _twin(key: CellKey, cells: Mapping[CellKey, Cell]) -> CellKey | None:
@@ -165,7 +174,7 @@ def _judged(
         key: replace(
             cell,
             p_holm=corrected.get(key),
-            tests=len(tests) if key in corrected else 0,
+            family_size=len(tests) if key in corrected else 0,
             mark=_mark(cell, theirs[key], corrected.get(key, 1.0)),
             p_equivalent=alike.get(key),
             equivalent=alike.get(key, 1.0) < _ALPHA,
@@ -195,7 +204,7 @@ def _mark(cell: Cell, theirs: Tally, p: float) -> Mark:
     return "" if theirs.lost else "worse"
 
 
-def tested(cells: Mapping[CellKey, Cell]) -> dict[str, tuple[int, str]]:
+def test_images_of(cells: Mapping[CellKey, Cell]) -> dict[str, tuple[int, str]]:
     """Return the number of test images, or of groups of them, and their name, by column.
 
     Columns are left out if the intervals of their top-K accuracies do not cover images.
@@ -203,11 +212,11 @@ def tested(cells: Mapping[CellKey, Cell]) -> dict[str, tuple[int, str]]:
     Args:
         cells: The cells by row, column and metric.
     """
-    plain = {key: cell for key, cell in cells.items() if key[2].startswith("top") and cell.tested}
+    plain = {key: cell for key, cell in cells.items() if key[2].startswith("top") and cell.test_images}
     return {
-        key[1]: cell.tested
+        key[1]: cell.test_images
         for key, cell in plain.items()
-        if cell.tested
+        if cell.test_images
         and cell.value is not None
         and cell.value.precision is not None
         and math.isfinite(cell.value.precision.images)

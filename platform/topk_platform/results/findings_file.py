@@ -24,6 +24,7 @@ from topk_platform.results.findings_schema import (
     part_of,
 )
 from topk_platform.results.intervals import Estimate
+from topk_platform.results.runs import IMAGES
 from topk_platform.results.significance import Precision
 from topk_platform.results.table import ChosenValues, Table, row_and_column
 from topk_platform.specs import Arm, Study
@@ -55,8 +56,8 @@ def findings_data(
         "made": dict(made),
         "across": table.across,
         "left": table.left,
-        "tested": dict(table.tested),
-        "units": dict(table.units),
+        "tested": {column: count for column, (count, _) in table.test_images.items()},
+        "units": {column: what for column, (_, what) in table.test_images.items() if what != IMAGES},
         "situations": [{"regime": regime, **asdict(what)} for (regime, _), what in situations.items()],
         "cells": [_cell_data(p, cell) for p, cell in table.cells.items() if p[2] in kept],
         "choices": [
@@ -125,8 +126,7 @@ def findings_of(
         across=whole.across,
         confirmations=confirmed,
         left=whole.left,
-        tested=whole.tested,
-        units=whole.units,
+        test_images={c: (count, whole.units.get(c, IMAGES)) for c, count in whole.tested.items()},
         stored=False,
     )
     check(

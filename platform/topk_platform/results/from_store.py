@@ -17,8 +17,8 @@ from topk_platform.records.recorded import as_recorded, read_plan
 from topk_platform.records.run_notes import DataNote, read_data
 from topk_platform.records.storage.store import Store
 from topk_platform.references import is_reference
-from topk_platform.results.cells import Cell, CellKey, cell_of, marked, tested
-from topk_platform.results.runs import IMAGES, ReadRanks, Runs, runs_of_all
+from topk_platform.results.cells import Cell, CellKey, cell_of, marked, test_images_of
+from topk_platform.results.runs import ReadRanks, Runs, runs_of_all
 from topk_platform.results.table import ChosenValues, Fruitless, Table, row_and_column
 from topk_platform.specs import Arm, Study
 
@@ -140,7 +140,6 @@ def build_table(
     counting = {arm_id: results[arm_id] for arm_id in keys}
     cells, lacking = _cells(study, histories, runs, across, ranks if study.interval == "crossed" else None)
     shown_cells = {key: cell for key, cell in cells.items() if key[:2] in keys.values()}
-    images = tested(shown_cells)
     networks = _networks(histories, runs, ranks if study.interval == "crossed" else None)
     return Table(
         study=study,
@@ -158,10 +157,9 @@ def build_table(
         outdated=sum((history.outdated for history in shown.values()), Counter()),
         environments=_environments(shown),
         across=across,
-        networks={key: cell for key, cell in networks.items() if names is None or key[0] in names},
+        network_cells={key: cell for key, cell in networks.items() if names is None or key[0] in names},
         confirmations={key: runs[arm_id].confirmations for arm_id, key in keys.items()},
-        tested={column: count for column, (count, _) in images.items()},
-        units={column: what for column, (_, what) in images.items() if what != IMAGES},
+        test_images=test_images_of(shown_cells),
         left=sum(arm.left for arm in counting.values()),
         without_ranks=sum(lacking[arm_id] for arm_id in shown),
     )

@@ -83,7 +83,7 @@ class Runs:
         return last.ended > 0 and not last.completed
 
     @property
-    def tested(self) -> tuple[int, str] | None:
+    def test_images(self) -> tuple[int, str] | None:
         """The number of test images, or of groups of them, and their name; None if unknown."""
         first = next(iter(self.ranks.values()), None)
         if first is None:

@@ -72,13 +72,12 @@ class Table:
         environments: The number of counting trials by environment, if there are several; and of search trials by the
             version of the package that chose their values.
         across: What the columns are, ``"regime"`` or ``"model"``.
-        networks: How an arm differs from that of the first network with its regime and loss, marked as a family of
+        network_cells: How an arm differs from that of the first network with its regime and loss, marked as a family of
             their own: by the arm's name, the first network's label and the metric.
         confirmations: The ended confirmations' ledger rows by seed, by row and column.
         left: How many trials of these arms have not ended.
-        tested: The number of test images, or of groups of them, by column, where it is known.
-        units: The name of the groups that ``tested`` counts, such as ``"typefaces"``, by column; missing for test
-            images.
+        test_images: The number of test images, or of groups of them, and their name, such as ``(160, "typefaces")``, by
+            column, where it is known.
         without_ranks: How many completed confirmations lack the ranks of their test images, which intervals need.
         given: Where the results, the data and the cluster are, as the user typed it, by the option's name: ``store``,
             ``data`` and ``address``. Commands in notes have them.
@@ -96,26 +95,25 @@ class Table:
     outdated: Mapping[str, int] = field(default_factory=dict)
     environments: Mapping[str, int] = field(default_factory=dict)
     across: str = "regime"
-    networks: Mapping[tuple[str, str, str], Cell] = field(default_factory=dict)
+    network_cells: Mapping[tuple[str, str, str], Cell] = field(default_factory=dict)
     confirmations: Mapping[tuple[str, str], Mapping[int, Row]] = field(default_factory=dict)
     left: int = 0
-    tested: Mapping[str, int] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
+    test_images: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     without_ranks: int = 0
     changed: bool = False
     given: Mapping[str, str] = field(default_factory=dict, compare=False)
     stored: bool = field(default=True, compare=False)
 
     @property
-    def tests(self) -> int:
+    def family_size(self) -> int:
         """The number of tested differences of the primary family, of which a part of a table shows only some.
 
         The family's marks are corrected for it. It is 0 if none of the cells that are shown is tested.
         """
-        return max((cell.tests for cell in self.cells.values() if cell.primary), default=0)
+        return max((cell.family_size for cell in self.cells.values() if cell.primary), default=0)
 
     @property
-    def confirmed(self) -> Tally:
+    def confirmation_ends(self) -> Tally:
         """How all confirmations ended."""
         return Tally.of(row["status"] for rows in self.confirmations.values() for row in rows.values())
 

@@ -35,7 +35,15 @@ def a_table(covers: str = "searches, seeds and images") -> Table:
     rows = {
         (row, column): {s: {"status": "completed"} for s in range(5)} for row in LOSSES for column in REGIMES
     }
-    return Table(study, LOSSES, REGIMES, marked(cells), {}, confirmations=rows, tested={"clean": 450})
+    return Table(
+        study,
+        LOSSES,
+        REGIMES,
+        marked(cells),
+        {},
+        confirmations=rows,
+        test_images={"clean": (450, "test images")},
+    )
 
 
 ON_TERMINAL = """\

@@ -45,7 +45,7 @@ def test_the_detectable_effect_is_that_of_the_tests_that_are_made() -> None:
         for row, covers in (("a", "seeds"), ("b", "seeds, one search"), ("c", "seeds, one search"))
     }
     both = marked(cells)  # type: ignore[arg-type]
-    assert both["a", "r", "top1"].tests == 1
+    assert both["a", "r", "top1"].family_size == 1
     assert both["a", "r", "top1"].detectable == result.precision.detectable(0.975)
 
 
@@ -87,6 +87,6 @@ def test_a_balanced_test_set_makes_macro_top5_and_top5_one_question() -> None:
     one, twin, apart = (
         both["svm", *key] for key in (("tail", "macro_top5"), ("tail", "top5"), ("tail-2", "top5"))
     )
-    assert (twin.p_holm, twin.mark, twin.tests, twin.primary) == (one.p_holm, one.mark, 2, True)
+    assert (twin.p_holm, twin.mark, twin.family_size, twin.primary) == (one.p_holm, one.mark, 2, True)
     assert one.p_holm == pytest.approx(2 * one.difference.p)  # type: ignore[union-attr]
-    assert (apart.tests, apart.primary, apart.p_holm) == (1, False, pytest.approx(apart.difference.p))  # type: ignore[union-attr]
+    assert (apart.family_size, apart.primary, apart.p_holm) == (1, False, pytest.approx(apart.difference.p))  # type: ignore[union-attr]

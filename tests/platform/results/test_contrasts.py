@@ -198,7 +198,7 @@ def test_a_table_is_over_typefaces_where_images_have_them() -> None:
         arm = make_runs({s: float((r.greater < 3).mean()) for s, r in kept.items()}, ranks=kept)
         result = combined([(1, arm)], "top3", difference=False)
         assert result is not None and result.precision is not None and result.covers == "seeds and images"
-        assert arm.tested == ((12, "typefaces") if groups else (60, "test images"))
+        assert arm.test_images == ((12, "typefaces") if groups else (60, "test images"))
         assert result.precision.groups == pytest.approx(11 if groups else 59)
 
 

@@ -129,7 +129,7 @@ def test_marks_are_corrected_for_arms_that_select_by_a_metric_that_is_not_shown(
     origin = {"trials": 0, "code_versions": (), "environments": (), "datasets": {}, "package": "", "note": ""}
     (tmp_path / "two.gz").write_bytes(Findings(table, {}, origin, ()).to_bytes())
     kept = Findings.read(tmp_path / "two.gz").table
-    assert kept.tests == table.tests == 2
+    assert kept.family_size == table.family_size == 2
     key = ("ldam", "a", "top3")
     assert kept.cells[key].p_holm == table.cells[key].p_holm
 

@@ -66,7 +66,7 @@ def test_where_differences_are_equal_but_for_rounding_no_effect_is_detectable() 
     assert difference is not None and not difference.has_spread and difference.half_width > 0
     (cell,) = marked({("a", "b", "top1"): (Cell(None, difference), Tally(3))}).values()
     assert cell.detectable is None and cell.mark == ""
-    assert (cell.p_holm, cell.tests) == (None, 0)
+    assert (cell.p_holm, cell.family_size) == (None, 0)
 
 
 def test_the_table_has_a_row_per_loss_a_column_per_regime_and_marks_the_best() -> None:
@@ -284,7 +284,9 @@ def test_a_part_of_the_arms_has_the_numbers_and_marks_of_the_whole() -> None:
     part = build_table(study, histories, study.only("noisy/*/smooth*").arms)
     assert (part.rows, part.columns, len(part.cells)) == (("smooth_topk_svm",), ("noisy",), 10)
     assert part.cells.items() <= whole.cells.items()
-    assert part.confirmed.ended == 5 and part.tests == whole.tests == 2  # those that marks are corrected for
+    assert (
+        part.confirmation_ends.ended == 5 and part.family_size == whole.family_size == 2
+    )  # those that marks are corrected for
     assert part.cells["smooth_topk_svm", "noisy", "top3"].mark == "worse"
     assert not part.cells["smooth_topk_svm", "noisy", "top3"].best
 

@@ -126,13 +126,13 @@ def test_networks_are_compared_with_the_first_one_as_a_family_of_their_own(
         "n", grid(REGIMES, networks, [Loss("cross_entropy")], k=3, recipe=Recipe(1)), topk=(1, 3), seeds=4
     )
     shown = run(study, store=tmp_path).table
-    marks = {key: (cell.mark, cell.tests) for key, cell in shown.networks.items()}
+    marks = {key: (cell.mark, cell.family_size) for key, cell in shown.network_cells.items()}
     assert marks == {
         ("a/mlp/cross_entropy", "linear", "top3"): ("better", 2),
         ("b/mlp/cross_entropy", "linear", "top3"): ("", 0),
     }
     assert "Beside network linear, better: a/mlp/cross_entropy by 20." in " ".join(str(shown).split())
-    assert not table(study, store=tmp_path, only="b/*").networks.keys() - {
+    assert not table(study, store=tmp_path, only="b/*").network_cells.keys() - {
         ("b/mlp/cross_entropy", "linear", "top3")
     }
 
