@@ -116,7 +116,8 @@ def without_ranks(table: Table) -> str:
     again = f"`{command('run', table.study, given=table.given)}`" if table.stored else "Another run"
     return (
         f"Of {table.confirmation_ends.completed} confirmations, {table.without_ranks} lack the ranks of their test "
-        f"images: their intervals leave out the choice of the images, and may be too narrow. {again} trains these again."
+        "images: their intervals leave out the choice of the images, and may be too narrow. "
+        f"{again} trains these again."
     )
 
 
