@@ -114,14 +114,6 @@ class Host:
         self.run(["ip", "address", "add", f"{address}/24", "dev", "eth0"])
         self.run(["ip", "link", "set", "eth0", "up"])
 
-    def cut(self) -> None:
-        """Pull its cable at the switch's end: what is sent to it is lost, without a word to either side."""
-        _ip("link", "set", self.port, "nomaster")
-
-    def mend(self, bridge: str) -> None:
-        """Put the cable in again."""
-        _ip("link", "set", self.port, "master", bridge)
-
     def power_off(self) -> None:
         """End all that runs on it at once, and take it from the network."""
         self.init.kill()  # and with it the first process of its kind, and with that all others
@@ -167,8 +159,8 @@ class Network:
         return host
 
     def cut(self, host: Host) -> None:
-        """Pull a host's cable."""
-        host.cut()
+        """Pull a host's cable: what is sent to it is lost, without a word to either side."""
+        _ip("link", "set", host.port, "nomaster")
 
     def route(self, address: str, host: Host) -> None:
         """Let this process reach one more address at a host, until the switch is gone."""
@@ -176,7 +168,7 @@ class Network:
 
     def mend(self, host: Host) -> None:
         """Put it in again."""
-        host.mend(self.bridge)
+        _ip("link", "set", host.port, "master", self.bridge)
 
 
 @contextmanager
