@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
-from topk_platform.specs import Trial
 
 FILE = Path(__file__).parents[2] / "benchmarks/utilisation.py"
 SPEC: Any = importlib.util.spec_from_file_location("utilisation", FILE)
@@ -37,30 +33,6 @@ def a_study(arms: int, trials: int, seeds: int, **protocol: int) -> Study:
 
 def a_progress(study: Study) -> StudyProgress:
     return StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
-
-
-def unequal(study: Study, draw: random.Random) -> tuple[dict[str, float], Callable[[Trial], float]]:
-    """Trainings whose length differs from arm to arm by a third to three times, and within an arm by a third."""
-    means = {study.arm_id(arm): draw.lognormvariate(0, 0.5) for arm in study.arms}
-    lengths: dict[str, float] = {}
-
-    def lasting(trial: Trial) -> float:
-        drawn = means[trial.arm_id] * draw.lognormvariate(0, 0.3)
-        return lengths.setdefault(trial.key, drawn)
-
-    return means, lasting
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_sixteen_unequal_arms_keep_eight_workers_busy_until_the_last_training_starts(seed: int) -> None:
-    """Unless one arm's own trials, one after another, take longer than a worker's share of all."""
-    study = a_study(arms=16, trials=15, seeds=5)
-    means, lasting = unequal(study, random.Random(seed))
-    result = simulated(a_progress(study), lasting, workers=8)
-    share, longest = sum(means.values()) * 20 / 8, max(means.values()) * 16
-    assert result.busy >= 0.95 or longest > 0.9 * share
-    # What takes longer than both is the last trainings, which end one after the other.
-    assert result.seconds < max(share, longest) * 1.25
 
 
 @given(
