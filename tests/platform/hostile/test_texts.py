@@ -12,7 +12,6 @@ from forks import Commands
 from rich.table import Table
 from rich.text import Text
 
-from topk_platform.errors import masked, reason
 from topk_platform.terminal import PlainConsole
 
 STEERING = "oak\x1b[2J\x9b31m\x07\u202e"
@@ -62,20 +61,6 @@ def test_no_password_of_a_store_is_printed_with_debug_either(uri: str, topk: Com
         ended = topk.run("status", "--store", uri, *more)
         assert ended.code == 2 and "planted" not in ended.err and "nted" not in ended.err, ended
         assert ended.err.startswith("Traceback" if more else "topk: store"), ended
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("postgresql://me:p/l@a:n#t?e@db/mlflow", "postgresql://me:***@db/mlflow"),
-        (
-            "cannot reach 'http://me:pla/nted@host:5000/x': refused",
-            "cannot reach 'http://me:***@host:5000/x': refused",
-        ),
-    ],
-)
-def test_addresses_are_shown_without_passwords(text: str, shown: str) -> None:
-    assert masked(text) == reason(RuntimeError(text)) == shown
 
 
 def test_an_unreachable_mlflow_is_reported_without_its_password(good: Path, topk: Commands) -> None:
