@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_trainings import SPAN, keys, run_on
 
 from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
@@ -20,19 +18,6 @@ from topk_platform.specs import Repeats
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
 OTHER = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
-FIXED = Loss("cross_entropy")
-
-
-def contract() -> ModuleType:
-    """The made-up trainings of ``test_contract.py``, beside this file."""
-    spec = importlib.util.spec_from_file_location("contract", Path(__file__).with_name("test_contract.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CONTRACT = contract()
 
 
 def a_study(*losses: Loss, trials: int = 6, seeds: int = 4, **how: Any) -> Study:
@@ -73,26 +58,26 @@ def test_each_search_has_a_seed_and_a_first_trial_of_its_own_the_same_in_all_arm
 ) -> None:
     how = {"sampler": Random(), "pruner": NoPruning(), "ensemble": ensemble, "width": width}
     study = a_study(LOSS, OTHER, trials=searches * each, seeds=searches, searches=searches, **how)
-    records = CONTRACT.run_on(study, workers, each)
+    records = run_on(study, workers, each)
     searched = [record for record in records if record.trial.phase == "search"]
     chosen = {(r.trial.arm_id, r.trial.seed) for r in searched if r.status == "completed"}
     assert study.size == 4 * searches * (each + 1)
     assert ensemble > 1 or (len(searched), len(records)) == (4 * searches * each, len(searched) + len(chosen))
     for arm in study.arms:
         trials = [record.trial for record in records if record.trial.arm == arm.searched(1)]
-        seeds = {(t.phase, t.number // CONTRACT.SPAN if t.phase == "search" else -1, t.seed) for t in trials}
-        of_searches = {("search", search, CONTRACT.SPAN * search) for search in range(searches)}
+        seeds = {(t.phase, t.number // SPAN if t.phase == "search" else -1, t.seed) for t in trials}
+        of_searches = {("search", search, SPAN * search) for search in range(searches)}
         assert {slot for slot in seeds if slot[0] == "search"} == of_searches
         assert not {seed for _, _, seed in of_searches} & {
             seed for phase, _, seed in seeds if phase == "confirm"
         }
-        first = [t for t in trials if t.phase == "search" and t.number % CONTRACT.SPAN == 0]
+        first = [t for t in trials if t.phase == "search" and t.number % SPAN == 0]
         assert sorted(t.number for t in first) == [seed for _, _, seed in sorted(of_searches)]
         assert all(t.values == arm.loss.first for t in first) and len({t.key for t in first}) == searches
-    more = CONTRACT.run_on(study.with_budget(searches=searches + 1), workers, each, records)
-    assert CONTRACT.keys(records) <= CONTRACT.keys(more)
-    direct = CONTRACT.run_on(study.with_budget(searches=searches + 1), 1, 0)
-    assert CONTRACT.keys(more) == CONTRACT.keys(direct)
+    more = run_on(study.with_budget(searches=searches + 1), workers, each, records)
+    assert keys(records) <= keys(more)
+    direct = run_on(study.with_budget(searches=searches + 1), 1, 0)
+    assert keys(more) == keys(direct)
 
 
 def test_a_study_with_another_name_has_the_same_arms_and_suggestions() -> None:
