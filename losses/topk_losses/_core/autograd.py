@@ -31,7 +31,7 @@ class Rule(ABC, Generic[Kept]):
 
     Attributes:
         keeps: The named tuple of what :meth:`forward` keeps; None for a plain tuple.
-        complete: Whether the rule handles ignored and masked labels itself, see
+        complete: Whether the rule handles ignored and masked labels itself, and takes labels ``(N,)``, see
             :func:`~topk_losses._core.reduction.reduce_loss`.
         narrow: Whether the rule reads half-precision scores directly; otherwise they are converted to float32 first.
         passes_nan: Whether :meth:`backward` returns NaN for a row whose loss is NaN. Otherwise it is given NaN for it,
@@ -93,12 +93,14 @@ def losses_by(rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input) -
     if torch._C._functorch.peek_interpreter_stack() is not None:
         transformed: Tensor = _Transformed.apply(rule, torch.is_grad_enabled(), scores, labels, *inputs)[0]
         return transformed
-    if not (
-        torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in (scores, *inputs))
-    ):
-        return rule.forward(scores, labels, *inputs, with_gradient=False)[0]
-    losses: Tensor = _Losses.apply(rule, scores, labels, *inputs)
-    return losses
+    if torch.is_grad_enabled() and (scores.requires_grad or any(map(_requires_grad, inputs))):
+        losses: Tensor = _Losses.apply(rule, scores, labels, *inputs)
+        return losses
+    return rule.forward(scores, labels, *inputs, with_gradient=False)[0]
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
 
 
 def in_forward_mode() -> bool:
@@ -177,8 +179,7 @@ def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     else:
         slopes = _slopes(ctx.rule, ctx.numbers, gradient, scores, labels, tensors)
     by_score, *by_input = slopes
-    wanted = [number is None for number in ctx.numbers]
-    return by_score, None, *[slope if w else None for slope, w in zip(by_input, wanted, strict=True)]
+    return by_score, None, *[s if n is None else None for s, n in zip(by_input, ctx.numbers, strict=True)]
 
 
 class _Gradient(torch.autograd.Function):
@@ -245,10 +246,8 @@ def _slopes(
 
     A batched ``gradient`` cannot be read by kernels: then the gradient for ones is computed and scaled by it.
     """
-    kept = _joined(rule, numbers, tensors)[1]
-    functorch = (
-        torch._C._functorch
-    )  # gradients are wrapped batches with `is_grads_batched` and in `torch.func`
+    kept = _kept(rule, tensors[numbers.count(None) :])
+    functorch = torch._C._functorch  # gradients are wrapped with `is_grads_batched` and in `torch.func`
     if functorch.is_legacy_batchedtensor(gradient) or functorch.is_functorch_wrapped_tensor(gradient):
         ones = torch.ones(len(scores), dtype=gradient.dtype, device=scores.device)
         return _scaled(gradient, rule.backward(ones, scores, labels, kept))
@@ -274,7 +273,11 @@ def _joined(
     """The inputs in their order, and what the rule kept."""
     waiting = iter(tensors)
     inputs = [next(waiting) if number is None else number for number in numbers]
-    return inputs, tuple(waiting) if rule.keeps is None else rule.keeps(*waiting)
+    return inputs, _kept(rule, tuple(waiting))
+
+
+def _kept(rule: Rule[Any], tensors: Sequence[Tensor]) -> Any:
+    return tensors if rule.keeps is None else rule.keeps(*tensors)
 
 
 def _merged(models: int, dims: Sequence[int | None], values: Sequence[Any]) -> list[Any]:

@@ -7,8 +7,8 @@ refuses.
 
 from __future__ import annotations
 
+import functools
 import importlib
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,11 +19,11 @@ import torch
 __all__ = [
     "BACKENDS",
     "BackendChoice",
-    "OnFirstUse",
     "Refusal",
     "Wanted",
     "choices_of",
     "choose",
+    "lazily",
     "wanted",
     "wanting",
 ]
@@ -42,14 +42,9 @@ _WANTED: ContextVar[Wanted] = ContextVar("topk_losses.backend", default="auto")
 _CHOICES: ContextVar[list[BackendChoice] | None] = ContextVar("topk_losses.choices", default=None)
 
 
-class OnFirstUse:
-    """A module of kernels, imported when one of its attributes is first asked for, because it imports a compiler."""
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.modules.get(self._module) or importlib.import_module(self._module), name)
+def lazily(module: str) -> Callable[[], Any]:
+    """A function that returns a module of kernels; its first call imports the module, and with it a compiler."""
+    return functools.cache(functools.partial(importlib.import_module, module))
 
 
 class BackendChoice(NamedTuple):

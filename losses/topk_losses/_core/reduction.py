@@ -130,7 +130,8 @@ def reduce_loss(
         how: Weights, ignored labels and the reduction.
         soft: Whether the loss takes soft targets.
         complete: Whether the loss handles scores of any precision, ignored labels (loss 0) and masked targets (loss
-            +inf) itself, and returns the losses ``(M,)``. Kernels do this in passing, which saves launching others.
+            +inf) itself, and returns the losses ``(M,)`` for labels ``(M,)``. Kernels do this in passing, which saves
+            launching others.
         direct: The same loss by torch's kernels, where there is such a form. It is several times as fast, and used
             where its value can be read and is finite, so that no target is masked.
 
@@ -163,7 +164,8 @@ def reduce_loss(
             value = _directly(direct, rows, labels, scores, how)
             if value is not None:
                 return value
-        return _of_labels(losses_of, rows, labels.unsqueeze(1), scores, how, known, complete)
+        labels = labels if complete else labels.unsqueeze(1)
+        return _of_labels(losses_of, rows, labels, scores, how, known, complete)
 
 
 def reduce_entropy(
@@ -204,8 +206,6 @@ def _of_labels(
     ignored = None if none_ignored or needless else labels == how.ignore_index
     if complete:
         losses = losses_of(rows, labels)
-        if how.weight is not None:
-            labels, ignored = labels.squeeze(1), None if ignored is None else ignored.squeeze(1)
     else:
         if ignored is not None:
             rows, labels = _without_empty(rows, ignored), labels.masked_fill(ignored, 0)

@@ -45,7 +45,7 @@ from torch import Tensor
 
 from topk_losses._core import numba
 from topk_losses._core.autograd import Rule
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._expected.plain import relative
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST_RANK", "Levels", "NumbaExpected", "levels", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._expected.cpu_kernels")
+KERNELS = lazily("topk_losses._expected.cpu_kernels")
 LARGEST_RANK = 65  # the largest k; for larger ones the accuracy of a crowd's power sums was not examined
 COARSEST = 1 / 3  # step of the first lattice
 LATTICES = 6
@@ -126,7 +126,7 @@ def levels(scores: Tensor, k: int, epsilon: float) -> Levels:
     levels = Levels(centre, largest, rivals, scores.new_empty(rows, dtype=torch.int64))
     depth = _depth(_precision(scores).tail, k * classes)
     looking = [numba.array(scores), k, float(epsilon), _groups(classes, k), depth, *_arrays(*levels)]
-    numba.in_parts(lambda *part: KERNELS.levels(*looking, *part), rows, AT_LEAST)
+    numba.in_parts(lambda *part: KERNELS().levels(*looking, *part), rows, AT_LEAST)
     return levels
 
 
@@ -171,7 +171,7 @@ class NumbaExpected(Rule[Any]):
         rules = _rules(precision, self.k, _depth(precision.tail, self.k * classes))
         results = _arrays(shift, kept.classes, kept.probabilities)
         inputs = self.k, float(self.epsilon), numba.array(scores), *columns, *tables, rules, with_slope
-        numba.in_parts(lambda *part: KERNELS.expectations(*inputs, *results, *part), rows, AT_LEAST)
+        numba.in_parts(lambda *part: KERNELS().expectations(*inputs, *results, *part), rows, AT_LEAST)
         return shift, kept
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor]:
@@ -179,7 +179,7 @@ class NumbaExpected(Rule[Any]):
         slope = torch.zeros_like(scores, memory_format=torch.contiguous_format)
         gradient = gradient.to(scores.dtype)
         arrays = [*_arrays(*kept), numba.array(gradient), slope.numpy()]
-        numba.in_parts(lambda *part: KERNELS.scatter(*arrays, *part), len(scores), AT_LEAST)
+        numba.in_parts(lambda *part: KERNELS().scatter(*arrays, *part), len(scores), AT_LEAST)
         return (slope.scatter_add_(1, labels, -gradient.unsqueeze(1)) if self.labelled else slope,)
 
 

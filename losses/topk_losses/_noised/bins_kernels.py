@@ -50,6 +50,7 @@ MEMBERS = 8  # classes per group; groups are first compared by their maxima
 SPARE = 4  # there are at least this many times k groups
 
 
+@inner
 def groups_of(size: int, k: int) -> int:
     """The number of groups that the classes of a row are in, whose maxima are compared first."""
     members = MEMBERS

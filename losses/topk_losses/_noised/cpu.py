@@ -31,18 +31,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._noised.plain import DrawnHinge, KeptDraws
 
 __all__ = ["NumbaNoisedHinge", "draw", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._noised.cpu_kernels")
+KERNELS = lazily("topk_losses._noised.cpu_kernels")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)  # half precision becomes float32 first
 MOST_K = 64  # finding the k largest takes k steps per value
 LEAST_EPSILON = 1e-300  # the reciprocal is still finite
@@ -63,18 +63,17 @@ def refusal(scores: Tensor, k: int, epsilon: float) -> str | None:
     return numba.refusal(scores, DTYPES)
 
 
-def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[int]) -> tuple[Tensor, Tensor]:
+def draw(scores: Any, k: int, epsilon: float, samples: int, seeds: Sequence[int]) -> tuple[Any, Any]:
     """Draw, and return the classes ``(N, B)`` of the k-th largest and their mean noise ``(N,)``, for scores ``(N, L)``.
 
-    Each seed is used for an equal share of the rows, and gives the draws that it would give for its share alone. The
-    noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k classes; the classes of both are -1.
+    All three are arrays. Each seed is used for an equal share of the rows, and gives the draws that it would give for
+    its share alone. The noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k classes; the classes
+    of both are -1.
     """
-    epsilon = float(epsilon)  # an int would compile a second version
-    rows, size = scores.shape
-    classes = scores.new_empty(rows, samples, dtype=torch.int64)
-    noise = scores.new_empty(rows)
-    arrays = [tensor.numpy() for tensor in (scores.detach().contiguous(), classes, noise)]
-    wanted = k + SPARE * math.sqrt(k) + 1
+    kernels, (rows, size) = KERNELS(), scores.shape
+    classes, noise = numba.empty("int64", rows, samples), numba.empty(scores.dtype, rows)
+    # An epsilon that is an int would compile a second version.
+    how = k, float(epsilon), k + SPARE * math.sqrt(k) + 1, kernels.tables()
     share = rows // len(seeds)
     work = share * (ROW_COST + samples) * min(size, LONG) // LONG
     parts = min(MOST_PARTS, 1 + work // LEAST_WORK + share * size // MOST_SCORES)
@@ -83,9 +82,8 @@ def draw(scores: Tensor, k: int, epsilon: float, samples: int, seeds: Sequence[i
         for job in range(begin, end):
             i, part = divmod(job, parts)
             own = slice(i * share + share * part // parts, i * share + share * (part + 1) // parts)
-            inputs, *results = (array[own] for array in arrays)
-            buffers, generator = KERNELS.buffers_for(inputs, k, samples), KERNELS.generator(seeds[i], part)
-            KERNELS.draw_rows(inputs, epsilon, wanted, KERNELS.tables(), generator, buffers, *results)
+            random = kernels.generator(seeds[i], part)
+            kernels.draw_rows(scores[own], *how, random, classes[own], noise[own])
 
     numba.in_parts(run, len(seeds) * parts, at_least=1)
     return classes, noise
@@ -107,19 +105,18 @@ class NumbaNoisedHinge(DrawnHinge):
         with_gradient: bool,  # noqa: ARG002
     ) -> tuple[Tensor, KeptDraws]:
         """The losses, and the draws."""
-        scores = scores.contiguous()
-        classes, noise = draw(scores, self.k + 1, self.epsilon, self.samples, seeds.tolist())
-        losses, active = torch.empty_like(noise), torch.empty_like(noise)
-        inputs = numba.array(scores), numba.array(labels).reshape(-1), numba.numbers(margin, scores.dtype)
-        results = [tensor.numpy() for tensor in (classes, noise, losses, active)]
-        KERNELS.hinges(*inputs, self.ignore_index, *results)
-        return losses, KeptDraws(active, classes)
+        rows = numba.array(scores)
+        classes, noise = draw(rows, self.k + 1, self.epsilon, self.samples, seeds.tolist())
+        losses, active = numba.empty(rows.dtype, len(rows)), numba.empty(rows.dtype, len(rows))
+        inputs = rows, numba.array(labels), numba.numbers(margin, scores.dtype), self.ignore_index
+        KERNELS().hinges(*inputs, classes, noise, losses, active)
+        return torch.from_numpy(losses), KeptDraws(torch.from_numpy(active), torch.from_numpy(classes))
 
     def backward(
         self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: KeptDraws
     ) -> tuple[Tensor | None, ...]:
         """The gradient with respect to the scores and the margins."""
         out = torch.zeros_like(scores, memory_format=torch.contiguous_format)
-        tensors = (labels.reshape(-1), kept.places, kept.active, gradient)
-        KERNELS.hinge_gradients(*(numba.array(tensor) for tensor in tensors), out.numpy())
+        tensors = (labels, kept.places, kept.active, gradient)
+        KERNELS().hinge_gradients(*(numba.array(tensor) for tensor in tensors), out.numpy())
         return out, gradient * kept.active, None

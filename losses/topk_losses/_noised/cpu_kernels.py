@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topk_losses._core.numba import compiled
-from topk_losses._core.numba_kernels import entry
+from topk_losses._core.numba_kernels import inner
 from topk_losses._noised.bins_kernels import BINS, WIDTH, bin_row, groups_of
 from topk_losses._noised.lanes_kernels import draw
 
 if TYPE_CHECKING:
     from topk_losses._noised.bins_kernels import Buffers, Floats, Integers, Tables
 
-__all__ = ["buffers_for", "draw_rows", "generator", "hinge_gradients", "hinges", "tables"]
+__all__ = ["draw_rows", "generator", "hinge_gradients", "hinges", "tables"]
 
 OF_THREAD = threading.local()
 MOST_LANES = 64  # draws made side by side
@@ -54,9 +54,23 @@ def _tail_probability(x: float) -> float:
     return math.erfc(x / math.sqrt(2)) / 2
 
 
-def buffers_for(scores: Floats, k: int, samples: int) -> Buffers:
-    """Buffers for one thread."""
-    size, lanes = scores.shape[1], max(8, min(samples, MOST_LANES, LANES_SCORES // scores.shape[1]))
+@compiled()
+def draw_rows(
+    scores: Floats,
+    k: int,
+    epsilon: float,
+    wanted: float,
+    gap_tables: Tables,
+    rng: np.random.Generator,
+    classes: Integers,
+    noise: Floats,
+) -> None:
+    """Write the classes ``(N, B)`` of the k-th largest and their mean noise ``(N,)``, for scores ``(N, L)``.
+
+    The noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k unmasked classes; classes are then -1.
+    """
+    size = scores.shape[1]
+    lanes = max(8, min(classes.shape[1], MOST_LANES, LANES_SCORES // size))
     largest = np.empty(k)
     candidates = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
     binned = np.empty(size, np.int64), np.empty(size), np.empty(BINS + 1, np.int64)
@@ -69,11 +83,12 @@ def buffers_for(scores: Floats, k: int, samples: int) -> Buffers:
     )
     completion = np.empty(size), np.empty(size, np.bool_), largest
     search = np.empty(groups_of(size, k), scores.dtype), largest
-    return search, candidates, binned, np.empty((4, BINS + 1), np.int64), block, completion
+    buffers = search, candidates, binned, np.empty((4, BINS + 1), np.int64), block, completion
+    _draw_each(scores, epsilon, wanted, gap_tables, rng, buffers, classes, noise)
 
 
-@entry
-def draw_rows(
+@inner
+def _draw_each(
     scores: Floats,
     epsilon: float,
     wanted: float,
@@ -83,10 +98,6 @@ def draw_rows(
     classes: Integers,
     noise: Floats,
 ) -> None:
-    """Write the classes ``(N, B)`` of the k-th largest and their mean noise ``(N,)``, for scores ``(N, L)``.
-
-    The noise is NaN in rows with NaN or +inf, and -inf in rows with fewer than k unmasked classes; classes are then -1.
-    """
     (maxima, largest), candidates, binned, tiers, block, completion = buffers
     for n in range(len(scores)):
         row = scores[n]

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import triton
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._noised.plain import DrawnHinge, KeptDraws
 
 __all__ = ["MOST_DRAWS", "MOST_K", "TritonNoisedHinge", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._noised.cuda_kernels")
+KERNELS = lazily("topk_losses._noised.cuda_kernels")
 MOST_K = 31  # the k largest of a draw stay in registers
 MOST_DRAWS = 128  # the draws of a row stay in registers
 CHUNK = 128  # classes that a warp draws noise for at once
@@ -75,7 +75,7 @@ class TritonNoisedHinge(DrawnHinge):
         losses, active = (torch.empty(rows, dtype=torch.float32, device=scores.device) for _ in range(2))
         drawn = self._draw(scores, seeds)
         triton.launch(
-            KERNELS.noised_losses,
+            KERNELS().noised_losses,
             scores,
             scores,
             labels,
@@ -105,7 +105,7 @@ class TritonNoisedHinge(DrawnHinge):
         numbers = torch.empty(rows, dtype=torch.int32, device=scores.device)
         centres = torch.empty(rows, dtype=torch.float32, device=scores.device)
         triton.launch(
-            KERNELS.noised_candidates,
+            KERNELS().noised_candidates,
             scores,
             scores,
             kept,
@@ -128,7 +128,7 @@ class TritonNoisedHinge(DrawnHinge):
         largest = torch.empty(rows, self.samples, dtype=torch.float32, device=scores.device)
         places = torch.empty(rows, self.samples, dtype=torch.int32, device=scores.device)
         triton.launch(
-            KERNELS.noised_draws,
+            KERNELS().noised_draws,
             scores,
             scores,
             kept,
@@ -157,7 +157,7 @@ class TritonNoisedHinge(DrawnHinge):
         classes = scores.shape[1]
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         triton.launch(
-            KERNELS.noised_backward,
+            KERNELS().noised_backward,
             out,
             labels.contiguous(),
             gradient,

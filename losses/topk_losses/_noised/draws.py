@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from topk_losses._core import numba
 from topk_losses._core.backends import choose
 from topk_losses._core.checks import values_are_readable
 from topk_losses._noised import cpu
@@ -80,7 +81,9 @@ def _joined(parts: Sequence[Draws]) -> Draws:
 
 def _compiled(scores: Tensor, k: int, epsilon: float, samples: int, generator: Generators) -> Draws:
     check_generators(generator, len(scores))
-    classes, noise = cpu.draw(scores, k, epsilon, samples, seeds_of(generator, scores.device).tolist())
+    seeds = seeds_of(generator, scores.device).tolist()
+    drawn = cpu.draw(numba.array(scores), k, epsilon, samples, seeds)
+    classes, noise = (torch.from_numpy(array) for array in drawn)
     unusual = classes[:, 0] < 0
     if unusual.any():  # rows that cannot be drawn for get the k-th largest of their scores, without noise
         classes[unusual], noise[unusual] = scores[unusual].topk(k).indices[:, -1:], 0

@@ -75,6 +75,6 @@ class DrawnHinge(Rule[Any]):
         """The losses for the draws that were made, without their noise, which is constant."""
         rows, margin = computing(scores), inputs[0]
         chosen = rows.gather(1, kept.places.clamp(min=0).to(torch.int64)).masked_fill(kept.places < 0, 0)
-        own = rows.gather(1, labels.clamp(0, rows.shape[1] - 1)).squeeze(1)
+        own = rows.gather(1, labels.clamp(0, rows.shape[1] - 1).unsqueeze(1)).squeeze(1)
         losses: Tensor = (chosen.mean(1) - own + margin) * kept.active
         return losses

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.backends import OnFirstUse, choose
+from topk_losses._core.backends import choose, lazily
 
 __all__ = ["Kept", "kept_and_sum", "multiples", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._rows.exponentials_kernels")
+KERNELS = lazily("topk_losses._rows.exponentials_kernels")
 FEWEST = 128  # with fewer classes, calling the kernel costs as much as torch's exponentials
 
 
@@ -66,7 +66,7 @@ def kept_and_sum(
     out = totals.numpy().reshape(-1)
 
     def part(first: int, last: int) -> None:
-        KERNELS.sums(*arrays, out, KERNELS.buffers_for(classes), first, last)
+        KERNELS().sums(*arrays, out, KERNELS().buffers_for(classes), first, last)
 
     numba.over_rows(part, scores)
     return reference, totals
@@ -85,5 +85,5 @@ def multiples(kept: Tensor, scores: Tensor, factor: Tensor, scale: float = 1.0) 
         return kept * factor
     out = torch.empty_like(scores, memory_format=torch.contiguous_format)
     arrays = numba.array(scores), numba.array(kept).reshape(-1), scale, numba.array(factor).reshape(-1)
-    numba.over_rows(lambda first, last: KERNELS.multiples(*arrays, out.numpy(), first, last), scores)
+    numba.over_rows(lambda first, last: KERNELS().multiples(*arrays, out.numpy(), first, last), scores)
     return out

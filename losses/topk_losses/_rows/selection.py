@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from topk_losses._core import numba
-from topk_losses._core.backends import OnFirstUse, choose
+from topk_losses._core.backends import choose, lazily
 
 __all__ = [
     "Candidates",
@@ -28,7 +28,7 @@ __all__ = [
     "slots",
 ]
 
-KERNELS = OnFirstUse("topk_losses._rows.selection_kernels")
+KERNELS = lazily("topk_losses._rows.selection_kernels")
 FEWEST, FEWEST_FOR_ONE = 80, 320  # with fewer classes torch is as fast, for k > 1 and for k = 1
 MOST = 128  # the largest k
 
@@ -65,7 +65,7 @@ def largest(rows: Tensor, k: int) -> Largest:
     places = indices.numpy()
 
     def part(first: int, last: int) -> None:
-        KERNELS.largest(bits, *KERNELS.buffers_for(rows.shape[1], k), places, first, last)
+        KERNELS().largest(bits, *KERNELS().buffers_for(rows.shape[1], k), places, first, last)
 
     numba.over_rows(part, rows)
     return Largest(rows.gather(1, indices), indices)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._rows import selection
 from topk_losses._smooth_hinge.plain import PlainSmoothHinge
 
 __all__ = ["NumbaSmoothHinge", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._smooth_hinge.cpu_kernels")
+KERNELS = lazily("topk_losses._smooth_hinge.cpu_kernels")
 
 
 class Kept(NamedTuple):
@@ -45,15 +45,15 @@ class NumbaSmoothHinge(PlainSmoothHinge):
     ) -> tuple[Tensor, Any]:
         """The losses, and what the gradient needs."""
         rows, classes = scores.shape
-        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, KERNELS.KEPT)
+        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, KERNELS().KEPT)
         places = selection.largest(scores, self.k + 1).indices
         tensors = (scores, labels.reshape(-1), places)
         arrays = *(numba.array(tensor) for tensor in tensors), numba.numbers(margin), float(self.gamma)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = KERNELS.buffers_for(self.k), KERNELS.buffers_for(classes)
-            KERNELS.hinge_forward(*arrays, *outputs, *buffers, first, last)
+            buffers = KERNELS().buffers_for(self.k), KERNELS().buffers_for(classes)
+            KERNELS().hinge_forward(*arrays, *outputs, *buffers, first, last)
 
         numba.over_rows(part, scores)
         return losses, Kept(numbers)
@@ -65,5 +65,5 @@ class NumbaSmoothHinge(PlainSmoothHinge):
         tensors = (scores, labels.reshape(-1), gradient, kept.numbers)
         arrays = *(numba.array(tensor) for tensor in tensors), self.k, float(self.gamma)
         outputs = by_score.numpy(), by_margin.numpy()
-        numba.over_rows(lambda first, last: KERNELS.hinge_backward(*arrays, *outputs, first, last), scores)
+        numba.over_rows(lambda first, last: KERNELS().hinge_backward(*arrays, *outputs, first, last), scores)
         return by_score, by_margin

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._smooth_svm.plain import CompleteSmoothSVM
 from topk_losses._smooth_svm.symmetric import LARGEST_EXPONENT, log_subsets
 
 __all__ = ["NumbaSmoothSVM", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._smooth_svm.cpu_kernels")
+KERNELS = lazily("topk_losses._smooth_svm.cpu_kernels")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MOST_K = 128  # tables of K times 3K numbers fit into the cache
 FEW_CLASSES, MANY_SAMPLES = 16, 4096  # here plain torch is faster, because it works on all rows at once
@@ -49,31 +49,34 @@ class NumbaSmoothSVM(CompleteSmoothSVM):
         self, scores: Tensor, labels: Tensor, margin: float | Tensor, *, with_gradient: bool
     ) -> tuple[Tensor, Any]:
         """The losses, and what the gradient needs."""
-        rows, classes = scores.shape
-        losses = scores.new_empty(rows)
-        most = KERNELS.most_taken(classes, self.k)
-        kept = scores.new_empty(rows, KERNELS.HEADER + self.k + 2 * most)
-        arrays = numba.array(scores), numba.array(labels), numba.numbers(margin)
-        numbers = (self.ignore_index, self.k, float(self.tau), with_gradient)
-        outputs = losses.numpy(), kept.numpy()
+        kernels, (rows, classes) = KERNELS(), scores.shape
+        losses = numba.empty("float32", rows)
+        kept = numba.empty("float32", rows, kernels.kept_per_row(classes, self.k))
+        inputs = (
+            numba.array(scores),
+            numba.array(labels),
+            numba.numbers(margin),
+            self.ignore_index,
+            self.k,
+            float(self.tau),
+        )
 
         def part(first: int, last: int) -> None:
-            buffers = KERNELS.buffers_for(classes, self.k)
-            KERNELS.smooth_forward(*arrays, *numbers, *outputs, *buffers, first, last)
+            buffers = kernels.buffers_for(classes, self.k)
+            kernels.smooth_forward(*inputs, with_gradient, losses, kept, *buffers, first, last)
 
         numba.over_rows(part, scores)
-        return losses, Kept(kept)
+        return torch.from_numpy(losses), Kept(torch.from_numpy(kept))
 
     def backward(self, gradient: Tensor, scores: Tensor, labels: Tensor, kept: Any) -> tuple[Tensor, Tensor]:
         """The gradient from what the forward pass kept; the scores are read once more."""
-        by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
-        by_margin = scores.new_empty(len(scores))
+        kernels, by_score = KERNELS(), torch.empty_like(scores, memory_format=torch.contiguous_format)
         arrays = [numba.array(tensor) for tensor in (scores, labels, gradient, kept.numbers)]
-        outputs = by_score.numpy(), by_margin.numpy()
+        by_margin = numba.empty("float32", len(scores))
+        how = self.k, float(self.tau), by_score.numpy(), by_margin
 
         def part(first: int, last: int) -> None:
-            buffers = KERNELS.backward_buffer_for(self.k)
-            KERNELS.smooth_backward(*arrays, self.k, float(self.tau), *outputs, buffers, first, last)
+            kernels.smooth_backward(*arrays, *how, kernels.backward_buffer_for(self.k), first, last)
 
         numba.over_rows(part, scores)
-        return by_score, by_margin
+        return by_score, torch.from_numpy(by_margin)

@@ -40,7 +40,7 @@ from topk_losses._smooth_svm.leading_kernels import (
     backward_buffer_for,
     buffers_for,
     entries,
-    groups_of,
+    kept_per_row,
     largest_key,
     largest_other,
     most_taken,
@@ -64,8 +64,7 @@ from topk_losses._smooth_svm.power_sums_kernels import (
 __all__ = [
     "backward_buffer_for",
     "buffers_for",
-    "groups_of",
-    "most_taken",
+    "kept_per_row",
     "smooth_backward",
     "smooth_forward",
 ]
@@ -159,7 +158,7 @@ def smooth_forward(
 
     Args:
         scores: ``(N, L)``.
-        labels: ``(N, 1)``.
+        labels: ``(N,)``.
         margins: ``(N,)``, or ``(1,)`` for all rows.
         ignored: The label whose loss is 0.
         k: K.
@@ -179,7 +178,7 @@ def smooth_forward(
     for i in range(first, last):
         losses[i] = kept[i, 0] = 0
         whole[i, 2] = whole[i, 3] = 0
-        label = labels[i, 0]
+        label = labels[i]
         if label == ignored:
             continue
         if scores[i, label] == -INFINITE:
@@ -248,7 +247,7 @@ def smooth_backward(
 
     Args:
         scores: ``(N, L)``.
-        labels: ``(N, 1)``.
+        labels: ``(N,)``.
         gradients: Gradients of the losses ``(N,)``, or ``(1,)`` for all rows.
         kept: What the forward pass kept.
         k: K.
@@ -279,5 +278,5 @@ def smooth_backward(
         if factor != 0:
             for j in range(whole[i, 3]):
                 by_scores[i, whole[i, places + j]] = kept[i, slopes + j] * factor
-            by_scores[i, labels[i, 0]] = factor
+            by_scores[i, labels[i]] = factor
             drop_subnormal(by_scores[i])

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import triton
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._smooth_svm.plain import CompleteSmoothSVM
 
 __all__ = ["MOST_K", "TritonSmoothSVM", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._smooth_svm.cuda_kernels")
+KERNELS = lazily("topk_losses._smooth_svm.cuda_kernels")
 MOST_K = 20  # the size of the compiled kernel grows with K²
 
 
@@ -55,7 +55,7 @@ class TritonSmoothSVM(CompleteSmoothSVM):
         losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
         kept = torch.empty(rows, 3 + self.k + 2 * self._most, dtype=torch.float32, device=scores.device)
         triton.launch(
-            KERNELS.smooth_forward,
+            KERNELS().smooth_forward,
             scores,
             scores,
             labels.contiguous(),
@@ -84,7 +84,7 @@ class TritonSmoothSVM(CompleteSmoothSVM):
         by_score = torch.empty_like(scores, memory_format=torch.contiguous_format)
         by_margin = torch.empty(rows, dtype=torch.float32, device=scores.device)
         triton.launch(
-            KERNELS.smooth_backward,
+            KERNELS().smooth_backward,
             scores,
             scores,
             labels.contiguous(),

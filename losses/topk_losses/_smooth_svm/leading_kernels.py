@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -21,13 +22,14 @@ from topk_losses._core.numba_kernels import (
     powers_of_two,
     summing,
 )
-from topk_losses._smooth_svm.power_sums_kernels import INFINITE, Buffers, product, two_sums
+from topk_losses._smooth_svm.power_sums_kernels import HEADER, INFINITE, Buffers, product, two_sums
 
 __all__ = [
     "backward_buffer_for",
     "buffers_for",
     "entries",
     "groups_of",
+    "kept_per_row",
     "largest_key",
     "largest_other",
     "most_taken",
@@ -56,12 +58,22 @@ def groups_of(k: int) -> int:
     return LANES * (1 + 2 * k // LANES)
 
 
+@functools.cache
+def kept_per_row(classes: int, k: int) -> int:
+    """How many numbers the gradient needs of a row: those of the header, r coefficients and two lists."""
+    return HEADER + k + 2 * int(most_taken(classes, k))
+
+
 def buffers_for(classes: int, k: int) -> tuple[Floats, Doubles]:
     """Buffers for one thread, which ``parts_of`` divides into parts."""
-    most, groups = most_taken(classes, k), groups_of(k)
-    floats = classes + SUMMED + 2 * groups + most
-    doubles = (2 * most + 1) * (k + 1) + 2 * most + 5 * (k + 3)
+    floats, doubles = _lengths(classes, k)
     return np.empty(floats, np.float32), np.empty(doubles, np.float64)
+
+
+@functools.cache
+def _lengths(classes: int, k: int) -> tuple[int, int]:
+    most, groups = most_taken(classes, k), groups_of(k)
+    return classes + SUMMED + 2 * groups + most, (2 * most + 1) * (k + 1) + 2 * most + 5 * (k + 3)
 
 
 def backward_buffer_for(k: int) -> Floats:

@@ -92,7 +92,7 @@ class CompleteSmoothSVM(Rule[Any]):
     def plain(self, scores: Tensor, labels: Tensor, margin: float | Tensor) -> Tensor:
         """The losses in plain torch."""
         rows, ignored = computing(scores), labels == self.ignore_index
-        labels = labels.masked_fill(ignored, 0)
+        labels = labels.masked_fill(ignored, 0).unsqueeze(1)
         losses = PlainSmoothSVM(self.k, self.tau).plain(rows, labels, margin)
         masked = rows.detach().gather(1, labels).squeeze(1) == -torch.inf
-        return losses.masked_fill(masked, torch.inf).masked_fill(ignored.squeeze(1), 0)
+        return losses.masked_fill(masked, torch.inf).masked_fill(ignored, 0)

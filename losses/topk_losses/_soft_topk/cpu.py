@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._rows.selection import largest
 from topk_losses._soft_topk.plain import PlainSoftTopK
 from topk_losses._soft_topk.shapes import CODES
 
 __all__ = ["NumbaSoftTopK", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._soft_topk.cpu_kernels")
+KERNELS = lazily("topk_losses._soft_topk.cpu_kernels")
 
 
 class Kept(NamedTuple):
@@ -44,7 +44,7 @@ class NumbaSoftTopK(PlainSoftTopK):
         rows, classes = scores.shape
         places = largest(scores, self.k + 1).indices
         losses = scores.new_empty(rows)
-        numbers = scores.new_empty(rows, KERNELS.KEPT, dtype=torch.float64)
+        numbers = scores.new_empty(rows, KERNELS().KEPT, dtype=torch.float64)
         arrays = [numba.array(tensor) for tensor in (scores, labels.reshape(-1), places)]
         bounds = self._form.bracket(self.k, classes)
         guess = NormalDist().inv_cdf(self.k / classes)  # of the Gaussian shape
@@ -52,8 +52,12 @@ class NumbaSoftTopK(PlainSoftTopK):
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = KERNELS.buffers_for(classes), KERNELS.doubles_for(self.k), KERNELS.scratch_for(self.k)
-            KERNELS.soft_forward(*arrays, *how, *outputs, *buffers, first, last)
+            buffers = (
+                KERNELS().buffers_for(classes),
+                KERNELS().doubles_for(self.k),
+                KERNELS().scratch_for(self.k),
+            )
+            KERNELS().soft_forward(*arrays, *how, *outputs, *buffers, first, last)
 
         numba.over_rows(part, scores)
         return losses, Kept(places, numbers)
@@ -66,7 +70,7 @@ class NumbaSoftTopK(PlainSoftTopK):
         how = float(self.tau), CODES[self.shape]
 
         def part(first: int, last: int) -> None:
-            KERNELS.soft_backward(*arrays, *how, out.numpy(), KERNELS.scratch_for(self.k), first, last)
+            KERNELS().soft_backward(*arrays, *how, out.numpy(), KERNELS().scratch_for(self.k), first, last)
 
         numba.over_rows(part, scores)
         return (out,)

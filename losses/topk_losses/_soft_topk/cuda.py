@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import triton
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._soft_topk.plain import PlainSoftTopK
 from topk_losses._soft_topk.shapes import CODES
 
 __all__ = ["TritonSoftTopK", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._soft_topk.cuda_kernels")
+KERNELS = lazily("topk_losses._soft_topk.cuda_kernels")
 KEPT = 7  # numbers kept per row
 SCORES_PER_THREAD = 32  # the search for the threshold computes more than it waits
 
@@ -48,7 +48,7 @@ class TritonSoftTopK(PlainSoftTopK):
         losses = torch.empty(rows, dtype=torch.float32, device=scores.device)
         kept = torch.empty(rows, KEPT, dtype=torch.float32, device=scores.device)
         triton.launch(
-            KERNELS.soft_forward,
+            KERNELS().soft_forward,
             scores,
             scores,
             labels.contiguous(),
@@ -71,7 +71,7 @@ class TritonSoftTopK(PlainSoftTopK):
         classes = scores.shape[1]
         out = torch.empty_like(scores, memory_format=torch.contiguous_format)
         triton.launch(
-            KERNELS.soft_backward,
+            KERNELS().soft_backward,
             scores,
             scores,
             labels.contiguous(),

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from topk_losses._core import numba
 from topk_losses._core.autograd import RuleOfLabels
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._rows.selection import largest
 from topk_losses._sorting.plain import Network, plain_losses
 
 __all__ = ["NumbaSorting", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._sorting.cpu_kernels")
+KERNELS = lazily("topk_losses._sorting.cpu_kernels")
 COMPARED_PER_THREAD = 2**17  # the least product of rows, wires and stages for which a thread pays
 
 
@@ -63,14 +63,14 @@ class NumbaSorting(RuleOfLabels[Any]):
         # The weight of each rank's probability: the sum of the P_k with k >= 2 that include this rank.
         reaching = list(accumulate(reversed([0.0, *network.mixture[1:]])))[::-1]
         weights = torch.tensor(reaching, dtype=torch.float64, device="cpu").numpy()
-        comparators = KERNELS.comparators(network.candidates)
+        comparators = KERNELS().comparators(network.candidates)
         relaxed = float(network.steepness), comparators, with_gradient
         how = network.candidates, network.mixture[0], weights, *relaxed
         outputs = losses.numpy(), slopes.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = KERNELS.buffers_for(network.candidates)
-            KERNELS.sorting(*arrays, *how, *outputs, *buffers, first, last)
+            buffers = KERNELS().buffers_for(network.candidates)
+            KERNELS().sorting(*arrays, *how, *outputs, *buffers, first, last)
 
         numba.in_parts(part, rows, max(1, COMPARED_PER_THREAD // (2 * len(comparators))))
         return losses, Kept(places, slopes)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from topk_losses._core import numba
-from topk_losses._core.backends import OnFirstUse
+from topk_losses._core.backends import lazily
 from topk_losses._rows.selection import largest
 from topk_losses._union.plain import PlainUnion
 
 __all__ = ["NumbaUnion", "refusal"]
 
-KERNELS = OnFirstUse("topk_losses._union.cpu_kernels")
+KERNELS = lazily("topk_losses._union.cpu_kernels")
 
 
 class Kept(NamedTuple):
@@ -41,13 +41,13 @@ class NumbaUnion(PlainUnion):
         """The losses, and what the gradient needs."""
         rows, classes = scores.shape
         places = largest(scores, self.k).indices
-        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, KERNELS.KEPT)
+        losses, numbers = scores.new_empty(rows), scores.new_empty(rows, KERNELS().KEPT)
         arrays = numba.array(scores), numba.array(labels).reshape(-1), numba.array(places)
         outputs = losses.numpy(), numbers.numpy()
 
         def part(first: int, last: int) -> None:
-            buffers = KERNELS.buffers_for(classes)
-            KERNELS.union_forward(
+            buffers = KERNELS().buffers_for(classes)
+            KERNELS().union_forward(
                 *arrays, self.transition, self.detach_weight, *outputs, buffers, first, last
             )
 
@@ -60,5 +60,7 @@ class NumbaUnion(PlainUnion):
         tensors = (scores, labels, kept.places, kept.numbers, gradient)
         arrays = [numba.array(tensor) for tensor in tensors]
         arrays[1] = arrays[1].reshape(-1)
-        numba.over_rows(lambda first, last: KERNELS.union_backward(*arrays, out.numpy(), first, last), scores)
+        numba.over_rows(
+            lambda first, last: KERNELS().union_backward(*arrays, out.numpy(), first, last), scores
+        )
         return (out,)

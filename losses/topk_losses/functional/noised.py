@@ -183,7 +183,7 @@ def _noised_hinge(
     seeds = seeds_of(generator, scores.device)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        margins = per_label(margin, labels.squeeze(1), rows) if isinstance(margin, Tensor) else margin
+        margins = per_label(margin, labels, rows)
         return losses_by(rule, rows, labels, margins, seeds)
 
     return reduce_loss(losses, scores, target, how, complete=True)

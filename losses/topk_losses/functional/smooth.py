@@ -82,11 +82,9 @@ def smooth_topk_svm(
     in_logarithms = log_subsets(scores.shape[1] - 1, k) > LARGEST_EXPONENT
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        margins = per_label(margin, labels, rows)
         if in_logarithms:
-            return by_recursion(rows, labels, margins, k, tau)
-        margins = margins.squeeze(1) if isinstance(margins, Tensor) else margins
-        own = losses_by(rule, rows, labels, margins)
+            return by_recursion(rows, labels, per_label(margin, labels, rows), k, tau)
+        own = losses_by(rule, rows, labels, per_label(margin, labels.view(-1), rows))
         return own if rule.complete else own.unsqueeze(1)
 
     return reduce_loss(losses, scores, target, how, soft=False, complete=rule.complete)
