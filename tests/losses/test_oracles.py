@@ -25,13 +25,6 @@ def test_inclusion_probabilities_by_hand():
     assert probabilities.tolist() == pytest.approx([5 / 11, 8 / 11, 9 / 11])
 
 
-def test_smooth_svm_at_1_is_cross_entropy():
-    s = row(0.3, -1, 2, 0.7)
-    for y in range(4):
-        expected = oracles.cross_entropy(s, y).item()
-        assert oracles.smooth_topk_svm(s, y, 1, 1.0, 0.0).item() == pytest.approx(expected)
-
-
 def test_hinges_by_hand():
     s = row(3, 1, 2, 0.5)
     assert oracles.topk_hinge(s, 1, 2).item() == 2  # 1 + 2 - 1

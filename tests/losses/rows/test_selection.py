@@ -28,6 +28,7 @@ LOSSES = {
     "topk_entropy": functional.topk_entropy,
     "lapsum_topk_loss": functional.lapsum_topk_loss,
     "smooth_topk_hinge": functional.smooth_topk_hinge,
+    "smooth_topk_svm": functional.smooth_topk_svm,
     "sorting_topk_cross_entropy": lambda s, y, k, **options: functional.sorting_topk_cross_entropy(
         s, y, k, candidates=32, **options
     ),

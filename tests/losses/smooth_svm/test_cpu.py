@@ -20,21 +20,6 @@ pytestmark = pytest.mark.skipif(
 TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 10.0)
 
 
-def turning_rows(classes, k, tau, seed=0):
-    """float32 scores of each spread and offset, in half of the rows the label's where the hinge turns."""
-    source = torch.Generator().manual_seed(seed)
-    shape = [(offset, spread) for offset in (0.0, 10.0, -1000.0, 1000.0) for spread in (0.1, 3.0, 10.0, 30.0)]
-    offsets, spreads = torch.tensor(shape).repeat(2, 1).split(1, 1)
-    scores = offsets + spreads * torch.randn(len(offsets), classes, generator=source)
-    target = torch.randint(classes, (len(offsets),), generator=source)
-    others = scores.double().scatter(1, target[:, None], -torch.inf)
-    bar = others.topk(k, dim=1).values[:, -1:] + k
-    bar += k * tau * torch.randn(len(offsets), 1, generator=source, dtype=torch.float64)
-    half = len(offsets) // 2
-    scores[:half] = scores[:half].scatter(1, target[:half, None], bar[:half].float())
-    return scores, target
-
-
 def results(scores, target, *args, **keywords):
     """Losses and gradient of a call that the kernels have to take."""
     assert refusal(scores, target, args[0]) is None
@@ -45,7 +30,7 @@ def results(scores, target, *args, **keywords):
 
 @pytest.mark.parametrize("k", [1, 2, 5, 20, 50])
 @pytest.mark.parametrize("classes", [60, 300])
-def test_float32_over_the_grid(k, classes):
+def test_float32_over_the_grid(k, classes, turning_rows):
     for tau in TEMPERATURES:
         scores, target = turning_rows(classes, k, tau)
         expected, slope = smooth_topk_svm_rows(scores, target, k, tau)
@@ -57,7 +42,7 @@ def test_float32_over_the_grid(k, classes):
 
 
 @pytest.mark.parametrize("tau", [1.0, 0.03])
-def test_more_classes_than_one_block_holds(tau):
+def test_more_classes_than_one_block_holds(tau, turning_rows):
     scores, target = turning_rows(5000, 5, tau)
     expected, slope = smooth_topk_svm_rows(scores[:8], target[:8], 5, tau)
     losses, gradient = results(scores[:8], target[:8], 5, tau)
@@ -105,23 +90,7 @@ def test_scores_at_the_end_of_the_range():
         torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("tau", [1.0, 0.05])
-def test_second_derivatives_are_those_of_plain_torch(tau):
-    scores, target = turning_rows(40, 3, tau)
-    scores, target = scores[:4], target[:4]
-    margins = torch.linspace(0.5, 1.5, 40)
-    result = []
-    for dtype in (torch.float32, torch.float64):
-        leaves = [x.to(dtype).requires_grad_() for x in (scores, margins)]
-        losses = smooth_topk_svm(leaves[0], target, 3, tau, leaves[1], reduction="none")
-        slopes = torch.autograd.grad(losses.square().sum(), leaves, create_graph=True)
-        second = torch.autograd.grad(sum((slope * slope).sum() for slope in slopes), leaves)
-        result.append([x.double() for x in (*slopes, *second)])
-    for ours, expected in zip(*result, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4 / tau)
-
-
-def test_gradients_that_are_not_finite_stay_in_their_rows():
+def test_gradients_that_are_not_finite_stay_in_their_rows(turning_rows):
     scores, target = turning_rows(30, 3, 1.0)
     leaf = scores[:4].clone().requires_grad_()
     labels = target[:4].clone()
@@ -136,7 +105,7 @@ def test_gradients_that_are_not_finite_stay_in_their_rows():
     assert not gradient[2].isfinite().all()
 
 
-def test_strides_and_empty_batches():
+def test_strides_and_empty_batches(turning_rows):
     scores, target = turning_rows(30, 3, 1.0)
     expected = results(scores, target, 3)
     wide = torch.cat([scores, scores], 1)[:, :30]

@@ -13,33 +13,7 @@ from topk_losses._smooth_svm.symmetric import enough_powers, newton
 from topk_losses.functional import smooth_topk_svm
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
 
-SPREADS = (1.0, 3.0, 10.0, 30.0)
-OFFSETS = (0.0, 30.0, -1000.0, 1000.0)
 TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
-
-
-def turning(scores, target, k, tau, generator):
-    """Every other row with its own score where the hinge turns, which Gaussian scores never reach."""
-    others = scores.double().scatter(1, target[:, None], -torch.inf)
-    bar = others.topk(k, dim=1).values[:, -1] + k
-    bar = bar + k * tau * torch.randn(len(scores), generator=generator, dtype=torch.float64)
-    own = torch.where(
-        torch.arange(len(scores)) % 2 == 0, bar.to(scores.dtype), scores.gather(1, target[:, None])[:, 0]
-    )
-    return scores.scatter(1, target[:, None], own[:, None])
-
-
-def grid(k, classes, rows, seed=0):
-    """float32 scores, labels and τ over all spreads, offsets and temperatures, ``rows`` of each."""
-    generator = torch.Generator().manual_seed(seed)
-    parts = []
-    for tau in TEMPERATURES:
-        for spread in SPREADS:
-            for offset in OFFSETS:
-                scores = offset + spread * torch.randn(rows, classes, generator=generator)
-                target = torch.randint(classes, (rows,), generator=generator)
-                parts.append((turning(scores, target, k, tau, generator), target, torch.full((rows,), tau)))
-    return [torch.cat(part) for part in zip(*parts, strict=True)]
 
 
 def losses_and_gradient(scores, target, k, tau, adaptive=True):
@@ -64,14 +38,13 @@ def assert_precise(losses, gradient, expected, expected_gradient, tau):
 
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize(("k", "classes"), [(1, 300), (2, 100), (5, 1000), (20, 300), (50, 300), (50, 60)])
-def test_float32_over_the_whole_grid(k, classes, adaptive):
-    scores, target, tau = grid(k, classes, rows=2)
-    expected, slope = smooth_topk_svm_rows(scores, target, k, tau.double())
-    for value in TEMPERATURES:
-        rows = tau == torch.tensor(value)
-        for part in rows.nonzero().flatten().split(1 if adaptive and k < 5 else 8):
-            result = losses_and_gradient(scores[part], target[part], k, value, adaptive)
-            assert_precise(*result, expected[part], slope[part], value)
+def test_float32_over_the_whole_grid(k, classes, adaptive, turning_rows):
+    for tau in TEMPERATURES:
+        scores, target = turning_rows(classes, k, tau)
+        expected, slope = smooth_topk_svm_rows(scores, target, k, tau)
+        for part in torch.arange(len(scores)).split(1 if adaptive and k < 5 else 8):
+            result = losses_and_gradient(scores[part], target[part], k, tau, adaptive)
+            assert_precise(*result, expected[part], slope[part], tau)
 
 
 @pytest.mark.parametrize(
