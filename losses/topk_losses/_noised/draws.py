@@ -54,7 +54,7 @@ def _in_pieces(
     """Draws of so many rows at once that their noise takes little memory; of all rows in a graph."""
     if not values_are_readable(scores):
         return _in_full(scores, k, epsilon, samples, None, generator)
-    pieces = scores.split(max(1, AT_ONCE // (samples * scores.shape[1])))
+    pieces = torch.split(scores, max(1, AT_ONCE // (samples * scores.shape[1])))
     return _joined([_in_full(piece, k, epsilon, samples, None, generator) for piece in pieces])
 
 

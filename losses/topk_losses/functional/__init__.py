@@ -33,7 +33,7 @@ from topk_losses.functional.noised import *
 from topk_losses.functional.reduction import *
 from topk_losses.functional.regularized import *
 from topk_losses.functional.robust import *
-from topk_losses.functional.smooth import *
+from topk_losses.functional.smooth_svm import *
 from topk_losses.functional.soft_topk import *
 from topk_losses.functional.topk_entropy import *
 from topk_losses.margins import uneven_margins as uneven_margins

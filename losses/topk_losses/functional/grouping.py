@@ -10,8 +10,8 @@ from torch import Tensor
 from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
-from topk_losses._union import cpu
-from topk_losses._union.plain import PlainUnion
+from topk_losses._grouping import cpu
+from topk_losses._grouping.plain import PlainUnion
 
 __all__ = ["topk_grouping", "topk_transition"]
 

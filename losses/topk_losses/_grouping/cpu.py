@@ -9,12 +9,12 @@ from torch import Tensor
 
 from topk_losses._core import numba
 from topk_losses._core.backends import lazily
+from topk_losses._grouping.plain import PlainUnion
 from topk_losses._rows.selection import largest
-from topk_losses._union.plain import PlainUnion
 
 __all__ = ["NumbaUnion", "refusal"]
 
-KERNELS = lazily("topk_losses._union.cpu_kernels")
+KERNELS = lazily("topk_losses._grouping.cpu_kernels")
 
 
 class Kept(NamedTuple):
