@@ -22,11 +22,7 @@ ALLOWED = {
     "training": {"data", "models"},
     "protocol": set(),
     "records": {"protocol"},  # what is recorded of an arm becomes its state
-    "results": {
-        "records",
-        "protocol",
-    },  # values of a study; Optuna's distributions of a space, for importances
-    # how they are shown; losses and kept networks, for what is drawn of them
+    "results": {"records", "protocol"},  # values of a study
     "reports": {"results", "records", "protocol", "data"},  # a plot shows test images
     "running": {"data", "models", "training", "protocol", "records", "results", "reports", "tracking"},
     "tracking": {"records"},  # MLflow is filled from the ledger alone

@@ -84,6 +84,12 @@ def test_the_table_has_a_row_per_loss_a_column_per_regime_and_marks_the_best() -
     assert [arm for _, arm, _ in table.failures] == ["noisy/mlp/cross_entropy"]
 
 
+def test_a_chosen_value_at_an_end_of_its_range_is_marked() -> None:
+    last = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.99})
+    text = to_markdown(make_table(a_study(losses=(last, SVM)), lambda arm: [0.5, 0.6]))
+    assert "| learning_rate 0.99 (end of its range) |" in text and "| tau 1 |" in text
+
+
 def test_several_models_get_rows_of_their_own_and_their_own_baseline() -> None:
     study = a_study(Model("mlp"), Model("mlp", label="wide"))
     values = {"mlp": [0.5, 0.6, 0.7], "wide": [0.1, 0.2, 0.3]}
