@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from topk_platform.running.cluster.machine import local_workers
 from topk_platform.running.counted import Retraining, as_checked, finished, outdated
 from topk_platform.running.preflight.recorded_speeds import recorded_seconds
 from topk_platform.running.run_options import RunOptions
-from topk_platform.specs import Study, digest
+from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 
 if TYPE_CHECKING:
@@ -111,9 +110,9 @@ def plan(
 ) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
-    For arms without ended trials, the expected time comes from arms with the same regime, network and recipe;
-    otherwise from a few steps on this machine, timed once for all arms that share data, network, batches and loss. For
-    such arms, each trial counts in full, although the pruner may stop it.
+    For arms without ended trials, the expected time comes from a few steps on this machine, timed once for all arms
+    that share data, network, batches and loss. For such arms, each trial counts in full, although the pruner may stop
+    it.
     The start of Ray and of its workers, tens of seconds on an idle machine, is not included.
     Trials count as done if they counted in the last run. If every trial has ended, the data are not read; ``run``
     checks whether they are still the same. Without the study's GPU or its data the plan says what it knows, see
@@ -161,8 +160,7 @@ def _plan_with_data(
     from topk_platform.running.preflight.training_splits import Samples, notes_on_data, samples_of  # noqa: PLC0415
 
     lacking: list[str] = []
-    likely = _of_similar_arms(histories)
-    if set(likely) != set(counted):
+    if not all(history.ended_seconds() for history in histories.values()):
         with _noted(lacking, UserError):
             check_device(study)
     here, samples, notes = not lacking, tuple[Samples, ...](), tuple[str, ...]()
@@ -175,13 +173,12 @@ def _plan_with_data(
             rows.histories(study, counted)
         )
         progress = progress_of(study, counted, histories)
-        likely = _of_similar_arms(histories)
         left = {i: arm for i, arm in progress.arms.items() if arm.left}
-        unknown = [arm for i, arm in left.items() if i not in likely]
+        unknown = [arm for i, arm in left.items() if not histories[i].ended_seconds()]
         timed = (
             recorded_seconds({arm.arm_id: arm.arm for arm in unknown}) if lacking else trial_seconds(unknown)
         )
-    made = _plan(study, progress, histories, {**likely, **timed}, options.workers)
+    made = _plan(study, progress, histories, timed, options.workers)
     why = tuple(outdated(rows.ledger, counted, left))
     return replace(made, outdated=why, samples=samples, notes=notes, lacking=tuple(lacking))
 
@@ -206,15 +203,3 @@ def _plan(
     # Counting GPUs loads torch, which a plan with nothing left does not need.
     at_once = workers or (local_workers(study) if progress.left else 1)
     return Plan(study, progress, durations, at_once)
-
-
-def _of_similar_arms(histories: Mapping[str, ArmHistory]) -> dict[str, float]:
-    """Return the expected time of an arm's trials from arms with the same regime, network and recipe."""
-    known: dict[str, list[float]] = defaultdict(list)
-    kinds = {
-        i: digest((h.arm.regime, h.arm.model, h.arm.recipe, h.arm.protocol.ensemble))
-        for i, h in histories.items()
-    }
-    for arm_id, history in histories.items():
-        known[kinds[arm_id]] += history.ended_seconds()
-    return {i: sum(known[kind]) / len(known[kind]) for i, kind in kinds.items() if known.get(kind)}

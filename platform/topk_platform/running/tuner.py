@@ -134,14 +134,13 @@ def _tuner(
             failure_config=tune.FailureConfig(max_failures=len(dispatching.PAUSES)),
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             verbose=int(options.tune_table),
-            progress_reporter=_reporter(study, options),
+            progress_reporter=_reporter(study),
         ),
     )
 
 
-def _reporter(study: Study, options: RunOptions) -> tune.ProgressReporter:
-    if not options.tune_table:
-        return _Silent()
+def _reporter(study: Study) -> tune.ProgressReporter:
+    """Return what prints Tune's table if it is wanted; in a notebook Tune's choice would clear the study's progress."""
     metrics = ["epoch", "train_loss", *dict.fromkeys(f"validation/{arm.metric}" for arm in study.arms)]
     return tune.CLIReporter(
         metric_columns=metrics,
@@ -182,17 +181,6 @@ def _fit(tuner: tune.Tuner) -> None:
             raise
         killed = str(error.__cause__).partition("\n")[0].rstrip(". ")
         raise LostRayError(f"{killed}; use fewer --workers, or end other programs") from error
-
-
-class _Silent(tune.ProgressReporter):  # type: ignore[misc]  # Ray has no types
-    """Reports nothing: in a notebook Tune's own reporter would clear the cell with the study's progress."""
-
-    def setup(self, *_arguments: Any, **_more: Any) -> None: ...
-
-    def should_report(self, *_arguments: Any, **_more: Any) -> bool:
-        return False
-
-    def report(self, *_arguments: Any, **_more: Any) -> None: ...
 
 
 @contextmanager

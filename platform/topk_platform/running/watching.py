@@ -83,7 +83,6 @@ class Watch:
             arm_id: Counts(arm.arm, arm.searched.values(), arm.confirmed.values())
             for arm_id, arm in progress.arms.items()
         }
-        self._over = False
         self._under_way: dict[str, TrialState] = {}
         self._events: deque[str] = deque(maxlen=_EVENTS)
 
@@ -109,7 +108,7 @@ class Watch:
         arm = self.progress.arms[arm_id]
         return dataclasses.replace(
             ArmState.of(arm.arm, self._counts[arm_id], arm.left + arm.along),
-            running=0 if self._over else len(arm.running),
+            running=len(arm.running),
             lost=len(arm.open),
             seconds=arm.trainings * self._durations.of(arm_id) / max(1, self._busy(arm_id)),
         )
@@ -117,7 +116,7 @@ class Watch:
     def _busy(self, arm_id: str) -> int:
         """Return how many workers an arm's trials take now."""
         arm = self.progress.arms[arm_id]
-        return 0 if self._over else math.ceil(len(arm.running) / arm.arm.protocol.ensemble)
+        return math.ceil(len(arm.running) / arm.arm.protocol.ensemble)
 
     @property
     def workers(self) -> int:
@@ -125,8 +124,7 @@ class Watch:
         return sum(map(self._busy, self._counts))
 
     def close(self) -> None:
-        """Take note that nothing runs any more, even if the progress says otherwise because the run was cut short."""
-        self._over = True
+        """Take note that nothing runs any more; trials that were cut short did not end."""
         self._under_way.clear()
 
     def state(self) -> StudyState:

@@ -144,6 +144,7 @@ def test_a_note_is_of_this_run_from_its_start_and_nothing_runs_at_its_end(tmp_pa
             drive.notify(Event("started", trials))
             drive.notify(Event("again", trials, why="process lost: killed"))
             assert drive.watch.state().running == 1
+            drive.progress.release(trials[0])
         notes.append(read_state(Recorded.read(drive.ledger)))
     assert [(note.running, note.workers, note.slots) for note in notes] == [(0, 0, 2)] * 2
 

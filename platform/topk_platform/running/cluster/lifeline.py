@@ -75,11 +75,6 @@ class Lifeline:
                 self._over.set()
             raise self._error
 
-    def sleep(self, seconds: float) -> None:
-        """Sleep, and raise ``LostRayError`` as soon as this Ray is gone."""
-        self._lost.wait(seconds)
-        self.check()
-
     def _watch(self) -> None:
         seen = dict.fromkeys(self._needed, time.monotonic())
         gone: list[str] = []
