@@ -19,8 +19,7 @@ from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import EpochRecord, Phase, Trial, TrialRecord
-from topk_platform.tracking.answering import tracking_uri
-from topk_platform.tracking.feed import sync
+from topk_platform.tracking.feed import sync, tracking_uri
 from topk_platform.tracking.writing import Experiment
 
 _ARMS, _CONFIRMATIONS, _EPOCHS = 20, 5, 20

@@ -41,8 +41,7 @@ from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
-from topk_platform.tracking.answering import tracking_uri
-from topk_platform.tracking.feed import Feed
+from topk_platform.tracking.feed import Feed, tracking_uri
 
 STARTING = 5.0  # simulated seconds until a worker is there
 EPOCHS = 30

@@ -12,8 +12,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from topk_platform.records.ledger import Ledger
-from topk_platform.tracking.answering import SQLITE, tracking_uri
-from topk_platform.tracking.feed import Feed, Pictures
+from topk_platform.tracking.feed import SQLITE, Feed, Pictures, tracking_uri
 from topk_platform.tracking.writing import make_database
 
 __all__ = ["copy_database", "fill", "runs", "start_feed"]

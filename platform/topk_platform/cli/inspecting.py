@@ -26,7 +26,7 @@ from topk_platform.running.cluster.reaching import is_loopback_host
 from topk_platform.running.replaying import Replay
 from topk_platform.running.replaying import replay as replay_trial
 from topk_platform.specs.checks import first_few
-from topk_platform.tracking.answering import run_pages, tracking_uri
+from topk_platform.tracking.feed import run_pages, tracking_uri
 
 __all__ = ["replay", "ui"]
 

@@ -35,8 +35,7 @@ from topk_platform.running.views import own_console, view_on
 from topk_platform.running.watching import Event, Noting, OnEvent, Watch
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
-from topk_platform.tracking.answering import mlflow_of
-from topk_platform.tracking.feed import Feed
+from topk_platform.tracking.feed import Feed, mlflow_of
 
 __all__ = ["run"]
 

@@ -24,8 +24,7 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.rows import Row
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.specs import Trial, digest
-from topk_platform.tracking.answering import SQLITE, tracking_uri
-from topk_platform.tracking.feed import Pictures
+from topk_platform.tracking.feed import SQLITE, Pictures, tracking_uri
 from topk_platform.tracking.trials import LEDGER, VIEW, arms_of, parameters, values, view
 
 __all__ = ["Experiment", "make_database"]

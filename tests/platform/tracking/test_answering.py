@@ -23,9 +23,8 @@ from packaging.version import Version
 
 from topk_platform import Study, UserError
 from topk_platform.records.storage.store import Store
-from topk_platform.tracking import answering
-from topk_platform.tracking.answering import check_tracking, mlflow_of, tracking_uri
-from topk_platform.tracking.feed import Feed
+from topk_platform.tracking import feed as answering
+from topk_platform.tracking.feed import Feed, check_tracking, mlflow_of, tracking_uri
 
 pytestmark = pytest.mark.timeout(300)
 

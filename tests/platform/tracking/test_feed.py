@@ -22,8 +22,7 @@ from topk_platform.records.run_notes import Unfinished
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
 from topk_platform.tracking import writing
-from topk_platform.tracking.answering import tracking_uri
-from topk_platform.tracking.feed import Feed, sync
+from topk_platform.tracking.feed import Feed, sync, tracking_uri
 
 BEHIND = "MLflow is behind: no answer; tried twice"
 

@@ -29,8 +29,7 @@ from topk_platform.reports.table_data import arms_to_json
 from topk_platform.results.from_store import build_table
 from topk_platform.results.intervals import estimate
 from topk_platform.specs import Inputs
-from topk_platform.tracking.answering import run_pages, tracking_uri
-from topk_platform.tracking.feed import Pictures, sync
+from topk_platform.tracking.feed import Pictures, run_pages, sync, tracking_uri
 from topk_platform.tracking.writing import Experiment
 
 

@@ -32,8 +32,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import epoch_rows, trial_row
 from topk_platform.specs import EpochRecord, digest
 from topk_platform.tracking import trials, writing
-from topk_platform.tracking.answering import check_tracking, tracking_uri
-from topk_platform.tracking.feed import sync
+from topk_platform.tracking.feed import check_tracking, sync, tracking_uri
 from topk_platform.tracking.writing import Experiment, make_database
 
 PARAMETERS = {"learning_rate": "0.1", "k": "3", "epochs": "2", "batch_size": "64", "optimizer": "sgd"}

@@ -33,7 +33,7 @@ from topk_platform.running.cluster.ray_internals import reason_in
 from topk_platform.running.cluster.reaching import NotYetError, Patience, is_loopback
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few
-from topk_platform.tracking.answering import check_tracking
+from topk_platform.tracking.feed import check_tracking
 from topk_platform.versions import loaded_version
 
 __all__ = ["ask_nodes", "check_cluster", "check_nodes"]
