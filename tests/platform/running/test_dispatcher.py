@@ -11,8 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.core.generated.common_pb2 import ActorDiedErrorContext
-from ray.exceptions import ActorDiedError
 from ray.tune import TuneError
 from ray.tune.callback import Callback, CallbackList
 from ray.tune.experiment import Trial as TuneTrial
@@ -288,20 +286,6 @@ def test_a_fault_has_the_last_reason_that_tune_wrote_and_the_next_try_its_pause(
     tune.fail(tmp_path, OSError("for good"))
     tune("on_trial_error")
     assert result.open == ["process lost: OSError: for good"]
-
-
-def test_the_reason_of_a_lost_process_leaves_out_what_ray_guesses(
-    tmp_path: Path, stage: Callable[..., Stage]
-) -> None:
-    result = stage()
-    dead = "The actor is dead because its worker process has died."
-    why = f"{dead} Some common causes include: (1) the process was killed by the OOM killer"
-    tune = Tune(result)
-    tune.fail(
-        tmp_path, ActorDiedError(ActorDiedErrorContext(actor_id=b"0123456789abcdef", error_message=why))
-    )
-    tune("on_trial_recover")
-    assert result.events[-1].why.endswith(dead)
 
 
 def test_tune_keeps_no_order_of_a_trial_that_has_ended(stage: Callable[..., Stage]) -> None:

@@ -30,7 +30,6 @@ from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.dispatcher import PAUSES, Dispatcher
 from topk_platform.running.limits import Limits
-from topk_platform.running.plan import Plan
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
@@ -177,14 +176,6 @@ def test_limits_that_let_nothing_start_are_refused(name: str, limit: Any, tmp_pa
     with pytest.raises(UserError, match=f"^{name} must"):
         run(a_study(ensemble=2), store=tmp_path, **{name: limit})
     assert not list(tmp_path.iterdir())
-
-
-def test_a_plan_shows_how_long_the_rest_takes_and_the_workers_it_can_use() -> None:
-    study = a_study(arms=10, trials=16, seeds=5)
-    progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
-    plan = Plan(study, progress, Durations({arm_id: [60.0] for arm_id in progress.arms}), 1)
-    assert (plan.search_workers, plan.confirm_workers) == (10, 50)
-    assert plan.seconds == 10 * 21 * 60
 
 
 @given(

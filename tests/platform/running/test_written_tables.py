@@ -15,14 +15,11 @@ import pytest
 from driven import run_in_process
 from made_records import keep_made_up
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, grid, plan, run, table
-from topk_platform.data import Source, digits
+from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, plan, run, table
 from topk_platform.errors import StoreError, UserError
 from topk_platform.records.storage.store import Store
 from topk_platform.running import recording
 from topk_platform.running import tuner as tuning
-from topk_platform.running.preflight import arm_checks as reading
-from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.tracking.feed import Pictures
 
@@ -290,33 +287,6 @@ def test_a_run_in_which_nothing_has_changed_writes_no_snapshot(
 ) -> None:
     monkeypatch.setattr(recording, "write_snapshot", Mock(side_effect=TroubleError))
     assert run(STUDY, store=ended).ran == 0
-
-
-@pytest.mark.slow
-def test_a_study_that_is_done_runs_again_on_other_data_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its arms are not tried before it, but its data are read: with one image changed every trial runs anew."""
-    rehearsed: list[str] = []
-    original = Rehearsal.__call__
-
-    def noted(self: Rehearsal, arm: Arm, dataset: Source, *rest: Any) -> None:
-        rehearsed.append(arm.name)
-        original(self, arm, dataset, *rest)
-
-    monkeypatch.setattr(Rehearsal, "__call__", noted)
-    assert (run(STUDY, store=tmp_path).ran, len(rehearsed)) == (STUDY.size, 4)
-    assert (run(STUDY, store=tmp_path).ran, len(rehearsed)) == (0, 4)
-    assert (run(STUDY, store=tmp_path, seeds=4).ran, len(rehearsed)) == (4, 8)
-    assert plan(STUDY, store=tmp_path).left == 0
-
-    changed = digits()
-    changed.train.inputs[0, 0, 0, 0] += 1
-    monkeypatch.setattr(reading, "load", lambda regime: changed)
-    assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (STUDY.size // 2, 10)
-    assert (run(STUDY, store=tmp_path, only="a/*").ran, len(rehearsed)) == (0, 10)
-    monkeypatch.undo()
-    assert plan(STUDY, store=tmp_path, only="a/*").left == 0
 
 
 @pytest.mark.slow

@@ -163,3 +163,5 @@ def test_damaged_results_of_arms_are_one_line_with_the_remedy(
 def test_a_sync_that_would_fill_nothing_is_refused(tmp_path: Path, store: Store) -> None:
     with pytest.raises(UserError, match="mlflow must name "):
         sync("s", store=tmp_path, mlflow_uri="none")
+    with pytest.raises(UserError, match="holds nothing of study 'other'"):
+        sync("other", store=tmp_path)

@@ -72,23 +72,6 @@ def test_an_arms_run_says_what_it_came_to(tmp_path: Path, study: Study) -> None:
     assert f"{expected.mean:.2%}" in note and "r/mlp/cross_entropy" in note
 
 
-def test_an_arm_that_chose_otherwise_has_a_new_run_with_its_trials(tmp_path: Path, study: Study) -> None:
-    ledger = filled(tmp_path, study, *(record(study, 0, seed=seed) for seed in range(3)))
-    content = json.loads(arms_of(study, ledger))
-    written(tmp_path, ledger, json.dumps(content))
-    before = parent(tmp_path)
-    (arm_id,) = content
-    content[arm_id]["parameters"] = {"learning_rate": "0.5"}
-    for _ in range(2):
-        written(tmp_path, ledger, json.dumps(content))
-    after = parent(tmp_path)
-    assert after.info.run_id != before.info.run_id
-    assert after.data.params == {"learning_rate": "0.5"}
-    children = runs(tmp_path, "topk.key")
-    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {after.info.run_id}
-    assert len(children) == 3
-
-
 @pytest.mark.parametrize("cut_off_at", ["log_batch", "set_tag", "delete_run"])
 def test_a_kill_leaves_no_arm_twice_and_none_without_its_results(
     cut_off_at: str, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from topk_platform.errors import ClusterError, UserError
+from topk_platform.errors import ClusterError
 from topk_platform.running.cluster.ray_internals import CLUSTER_VARIABLE
 
 __all__ = [
@@ -151,9 +151,6 @@ class Patience:
         seconds: The longest wait that the user gave; None if the user gave none.
         clock: The clock.
 
-    Raises:
-        UserError: for a time below 0.
-
     Example:
         >>> patience, answers = Patience(report=print, sleep=lambda seconds: None), [NotYetError("no head"), 8]
         >>> def ask():
@@ -172,8 +169,6 @@ class Patience:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        if seconds is not None and not seconds >= 0:
-            raise UserError(f"wait must be at least 0 seconds, got {seconds}")
         self.seconds, self._report, self.clock, self._sleep = seconds, report, clock, sleep
 
     def until(self, ask: Callable[[], T], otherwise: float = _COMING_SECONDS) -> T:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from topk_platform.errors import ClusterError, UserError
+from topk_platform.errors import ClusterError
 from topk_platform.running.cluster.reaching import NotYetError, Patience
 
 
@@ -55,8 +55,3 @@ def test_what_is_wrong_for_good_is_not_waited_for() -> None:
     with pytest.raises(ClusterError, match="must be"):
         world.patience(60).until(wrong)
     assert world.now == 0 and world.messages == []
-
-
-def test_a_time_below_zero_is_refused() -> None:
-    with pytest.raises(UserError, match="wait"):
-        Patience(-1)

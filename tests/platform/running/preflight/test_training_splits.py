@@ -143,10 +143,6 @@ def test_plan_and_run_name_the_classes_that_noise_empties(
         run(study, store=tmp_path / "runs", mlflow="none", progress=False)
 
 
-def test_no_note_where_every_split_has_every_class() -> None:
-    assert notes_on_data(emoji(noise=0.0)) == ()
-
-
 def test_a_users_loss_that_takes_no_count_of_zero_is_refused_with_the_remedy() -> None:
     with pytest.raises(UserError, match=r"arm noisy/linear/picky: .* above 0 .* class_counts.clamp\(min=1\)"):
         check_study(emoji("emoji_lab:picky"))
@@ -162,6 +158,7 @@ def test_the_group_accuracy_of_no_group_is_refused_with_thresholds_and_counts() 
 
 
 def test_a_plan_says_why_group_accuracies_are_empty() -> None:
+    assert notes_on_data(emoji(noise=0.0)) == ()
     (data,) = samples_of(emoji(noise=0.0))
     assert "900 classes of 3 to 6 training samples; all classes are few-shot" in str(data)
 
