@@ -188,6 +188,7 @@ def test_each_arm_has_a_line_and_those_without_room_are_summed_up(
         for number, (running, ended, failed, searched) in enumerate(arms)
     )
     head, *rows = arms_text(StudyState("s", states), most).plain.splitlines()
+    assert "pruned" not in head, "columns of empty cells are left out"
     shown = {row.split()[0]: row for row in rows if row.startswith("regime")}
     for arm in (arm for arm in states if arm.arm in shown):
         assert f" {arm.done}/{arm.total} " in shown[arm.arm] and head.split()[:2] == ["arm", "done"]

@@ -86,6 +86,13 @@ def test_an_actor_that_was_cancelled_is_shown_with_the_reason_before_it() -> Non
     assert why in reason_in(str(ActorDiedError(context))).replace("\n", " ")
 
 
+def test_what_ray_guesses_is_left_out() -> None:
+    why = "The actor is dead because its worker process has died."
+    guesses = "Some common causes include: (1) the process was killed by the OOM killer"
+    context = ActorDiedErrorContext(actor_id=b"0123456789abcdef", error_message=f"{why} {guesses}")
+    assert reason_in(str(ActorDiedError(context))).endswith(why)
+
+
 def test_a_task_that_raised_is_shown_with_its_exception_alone() -> None:
     text = "Traceback (most recent call last):\n  File 'a.py', line 1\nOSError: first\n\nThe above exception was the "
     text += "direct cause of the following exception:\n\nray::f() (pid=7)\n  File\nValueError: two\nlines"
