@@ -42,7 +42,7 @@ study = Study(
             Loss("generalized_cross_entropy", {{**SEARCHED, "gamma": Float(0.01, 1)}}, {{**FIRST, "gamma": 0.7}}),{loss}
         ],
         k={k},
-        recipe=Recipe(epochs=20{augmentation}),{metric}
+        recipe={recipe},{metric}
         protocol=Protocol(searches=3),  # how much luck a search has is seen from several
     ),
     topk={topk},
@@ -54,10 +54,11 @@ _TAIL_LOSS = """
             Loss("balanced_softmax", SEARCHED, FIRST),"""
 _TAIL_METRIC = """
         metric="macro_top{k}",  # the mean over classes: a rare class counts as much as a frequent one"""
-_AUGMENTATION = """,
+_AUGMENTED = """Recipe(
+            epochs=20,
             # flip mirrors images at random: leave it out where left and right matter, as for letters
             augmentation=Augmentation(crop={crop}, flip=True),
-        """
+        )"""
 
 
 def model_code(network: str) -> str:
@@ -101,7 +102,7 @@ def write_study(file: Path, data: OwnData, model: str, guesses: int) -> None:
         metric=_TAIL_METRIC.format(k=guesses) if data.tail else "",
         k=guesses,
         topk=tuple(sorted({1, guesses})),
-        augmentation=_AUGMENTATION.format(crop=data.crop) if data.crop else "",
+        recipe=_AUGMENTED.format(crop=data.crop) if data.crop else "Recipe(epochs=20)",
     )
     try:
         content = text.encode()
