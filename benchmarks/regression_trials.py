@@ -5,6 +5,7 @@ Datasets that need files read small ones, which each process writes into a tempo
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -17,6 +18,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from pyarrow import parquet
 
 from topk_losses import use_backend
@@ -287,10 +290,16 @@ def _write_cifar100(folder: Path) -> None:
     (folder / "cifar100").mkdir()
     for split, count in (("train", 5), ("test", 1)):
         labels = [label for label in range(len(names)) for _ in range(count)]
-        images = [painter.pixels(label, (32, 32)).tolist() for label in labels]
+        images = [_png(painter.pixels(label, (32, 32))) for label in labels]
         table = pa.table({"img": images, "fine_label": labels})
         noted = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
         parquet.write_table(table.replace_schema_metadata(noted), folder / "cifar100" / f"{split}.parquet")
+
+
+def _png(pixels: NDArray[np.uint8]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "png")
+    return file.getvalue()
 
 
 def _write_photos(folder: Path) -> None:

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from topk_platform.data.images.decoding import UnreadableImageError
 from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
-__all__ = ["check_finite", "check_inputs", "class_numbers", "pixels_of", "to_inputs", "to_labels"]
+__all__ = ["check_finite", "check_inputs", "class_numbers", "to_inputs", "to_labels"]
 
 _CHANNELS = (1, 3, 4)  # grey, colour, and colour with transparency
 _NUMBERS_AT_ONCE = 2**20
@@ -140,23 +138,3 @@ def _remedy(values: Any) -> str:
             "for image in inputs]), or name the folder that they are in: dataset 'image_folder'"
         )
     return ""
-
-
-_OF_PIXELS = (2, 3, 4)  # grey with transparency, colour, and colour with transparency
-
-
-def pixels_of(value: Any) -> NDArray[np.uint8]:
-    """Return nested lists of pixels as an array; other numbers than bytes would become other pixels."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise UnreadableImageError("its rows differ in length") from error
-    image = array.size > 0 and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in _OF_PIXELS))
-    with np.errstate(invalid="ignore"):
-        pixels = array.astype(np.uint8) if image and array.dtype.kind in "biuf" else None
-    if pixels is None or not np.array_equal(pixels, array):
-        raise UnreadableImageError(
-            "it must be whole numbers from 0 to 255, (height, width) or (height, width, 3), got "
-            f"{array.dtype} {array.shape}"
-        )
-    return pixels

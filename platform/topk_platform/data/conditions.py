@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
@@ -24,7 +25,7 @@ from topk_platform.specs import (
 )
 from topk_platform.specs.checks import first_few
 
-__all__ = ["apply_conditions", "long_tail_counts", "noisy_labels"]
+__all__ = ["apply_conditions", "conditioned", "long_tail_counts", "noisy_labels"]
 
 
 def noisy_labels(labels: Tensor, superclasses: Tensor, probability: float, generator: Generator) -> Tensor:
@@ -180,3 +181,20 @@ def apply_conditions(
         kind = type(condition)
         dataset = _CONDITIONS[kind](dataset, condition, generator(f"condition.{index}.{kind.__name__}"))
     return dataset
+
+
+def conditioned(
+    source: Source, conditions: Iterable[Condition], generator: Callable[[str], Generator]
+) -> tuple[Dataset, float]:
+    """Return what :func:`apply_conditions` returns, and the share of training labels that the conditions changed.
+
+    Example:
+        >>> from topk_platform.data import digits
+        >>> conditioned(digits(), [LabelNoise(0.0)], lambda role: Generator())[1]
+        0.0
+    """
+    dataset = source.sample(generator("dataset")) if isinstance(source, Population) else source
+    first = tuple(map(str, dataset.train.labels.tolist()))  # names go with their samples and change no result
+    changed = apply_conditions(dataset.with_train(replace(dataset.train, names=first)), conditions, generator)
+    before = torch.tensor(list(map(int, changed.train.names)))
+    return changed, float((changed.train.labels != before).double().mean())

@@ -17,7 +17,7 @@ from topk_platform.data.datasets.characters import digits, kanji, letters
 from topk_platform.data.datasets.cifar import cifar100, download_cifar100
 from topk_platform.data.datasets.generated import ring, synthetic_images
 from topk_platform.data.datasets.image_files import image_files, image_folder
-from topk_platform.data.datasets.imagenet import imagenet, imagenet_lt, unpack_imagenet
+from topk_platform.data.datasets.imagenet import imagenet, imagenet_lt
 from topk_platform.data.datasets.parquet import parquet_images
 from topk_platform.data.datasets.species import inaturalist, plantnet300k
 from topk_platform.data.folders import data_folder
@@ -113,10 +113,8 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 
 DOWNLOADS: dict[str, Callable[[Path], None]] = {
     "cifar100": download_cifar100,
-    "imagenet": unpack_imagenet,
-    "imagenet_lt": unpack_imagenet,
 }
-"""The functions that download or unpack datasets into the data folder."""
+"""The functions that download datasets into the data folder."""
 
 
 def download(regime: Regime) -> None:

@@ -172,7 +172,7 @@ def shots(class_counts: Tensor, many: int = 100, few: int = 20) -> dict[str, Ten
 
 
 def shot_words(class_counts: Tensor) -> str:
-    """Return how many classes are many-, medium- and few-shot, and which group accuracies are empty for that reason.
+    """Return how many classes are many-, medium- and few-shot.
 
     The accuracies of groups are measured only if the classes are in at least two groups, because the accuracy of a
     single group is the macro average.
@@ -182,23 +182,9 @@ def shot_words(class_counts: Tensor) -> str:
 
     Example:
         >>> import torch
-        >>> shot_words(torch.tensor([3, 4, 6]))
-        'all classes are few-shot (below 20 samples), so no group has an accuracy of its own: macro_* covers them'
         >>> shot_words(torch.tensor([30, 4, 6]))
-        '1 class is medium-shot (20 to 100 samples) and 2 classes are few-shot (below 20 samples), so many_* is empty'
+        'classes: 1 medium-shot (20 to 100 samples), 2 few-shot (below 20 samples)'
     """
     sizes = {name: int(mask.sum()) for name, mask in shots(class_counts).items()}
-    held = {name: size for name, size in sizes.items() if size}
-    if len(held) == 1:
-        name = next(iter(held))
-        return (
-            f"all classes are {name}-shot ({_BOUNDS[name]} samples), so no group has an accuracy of its own: "
-            "macro_* covers them"
-        )
-    parts = [
-        f"{size} {'class is' if size == 1 else 'classes are'} {name}-shot ({_BOUNDS[name]} samples)"
-        for name, size in held.items()
-    ]
-    text = f"{', '.join(parts[:-1])} and {parts[-1]}"
-    empty = [name for name, size in sizes.items() if not size]
-    return f"{text}, so {empty[0]}_* is empty" if empty else text
+    named = [f"{size} {name}-shot ({_BOUNDS[name]} samples)" for name, size in sizes.items() if size]
+    return f"classes: {', '.join(named)}"

@@ -1,11 +1,10 @@
-"""Wrong labels: from files, which are confusion matrices as CSV or labels of samples as ``.npz``, and their share."""
+"""Wrong labels from files, which are confusion matrices as CSV or labels of samples as ``.npz``."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,11 @@ from topk_platform.errors import MissingDataError, UserError
 from topk_platform.specs.checks import check, first_few
 
 __all__ = [
-    "Tracked",
     "confused_labels",
     "read_confusion",
     "read_labels",
     "sample_keys",
     "write_labels",
-    "wrong_share",
 ]
 
 _ROW_SUM_ERROR = 1e-3  # the tolerance for shares rounded to four digits
@@ -209,35 +206,3 @@ def confused_labels(labels: Tensor, matrix: Tensor, probability: float, generato
         drawn[rows] = torch.searchsorted(reached[label], draw[rows], right=True)
     replaced = torch.rand(len(labels), generator=generator, dtype=torch.float64) < probability
     return torch.where(replaced, drawn, labels)
-
-
-@dataclass(frozen=True)
-class Tracked(Split):
-    """A split that remembers the first label of each of its samples.
-
-    Args:
-        original: The first labels, int64 ``(n,)``.
-    """
-
-    original: Tensor | None = None
-
-    @classmethod
-    def of(cls, split: Split) -> Tracked:
-        """Return the split as one that remembers its present labels."""
-        return cls(split.inputs, split.labels, split.groups, split.names, split.labels)
-
-    @property
-    def _first(self) -> Tensor:
-        return self.labels if self.original is None else self.original
-
-    def take(self, indices: Tensor) -> Tracked:
-        """Return the samples at ``indices``."""
-        taken = super().take(indices)
-        return Tracked(taken.inputs, taken.labels, taken.groups, taken.names, self._first[indices])
-
-
-def wrong_share(train: Split) -> float:
-    """Return the share of samples whose label has changed since the split was tracked; 0 if it was not tracked."""
-    if not isinstance(train, Tracked) or train.original is None:
-        return 0.0
-    return float((train.labels != train.original).double().mean())

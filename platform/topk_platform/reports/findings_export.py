@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from topk_platform.data import apply_conditions, data_at, load
-from topk_platform.data.wrong_labels import Tracked, wrong_share
+from topk_platform.data import data_at, load
+from topk_platform.data.conditions import conditioned
 from topk_platform.errors import UserError
 from topk_platform.identity import environment_of
 from topk_platform.results.decisions import of_store
@@ -75,10 +75,9 @@ def situation_of(regime: Regime, k: int) -> Situation:
     """
     others = [condition for condition in regime.conditions if not isinstance(condition, LabelNoise)]
     source = load(regime).example
-    source = source.with_train(Tracked.of(source.train))
-    dataset = apply_conditions(source, others, lambda _role: torch.Generator().manual_seed(0))
+    dataset, wrong = conditioned(source, others, lambda _role: torch.Generator().manual_seed(0))
     counts = [count for count in dataset.class_counts.tolist() if count]
-    kept = 1.0 - wrong_share(dataset.train)  # the share of labels that no condition replaces
+    kept = 1.0 - wrong  # the share of labels that no condition replaces
     for condition in regime.conditions:
         kept *= 1 - condition.probability if isinstance(condition, LabelNoise) else 1
     imbalance = max(counts) / min(counts)

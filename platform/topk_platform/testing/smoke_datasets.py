@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from topk_platform import data
+from topk_platform.data.datasets.cifar import SUPERCLASSES
 from topk_platform.testing import standins
 from topk_platform.testing.standins import Painter
 
@@ -196,20 +197,17 @@ def write_cifar100(
 
     Args:
         folder: The data folder.
-        classes: The number of classes.
+        classes: The number of classes, the first of CIFAR-100's.
         train: Training images per class.
         test: Test images per class.
-        seed: Seed of the images and superclasses.
+        seed: Seed of the images.
         change: A function that may modify the content of the training file before it is written.
     """
-    painter = Painter(classes, seed)
-    groups = max(classes // 5, 2)
-    coarse_of = painter.generator.permutation(np.arange(classes) % groups).tolist()
+    group_of = {name: group for group, of in enumerate(SUPERCLASSES.values()) for name in of.split()}
+    fine, painter = sorted(group_of)[:classes], Painter(classes, seed)
+    coarse_of = np.unique([group_of[name] for name in fine], return_inverse=True)[1].tolist()
     contents = {"train": _batch(painter, train, coarse_of), "test": _batch(painter, test, coarse_of)}
-    names = {
-        "fine_label_names": [f"fine{label:02}" for label in range(classes)],
-        "coarse_label_names": [f"coarse{label:02}" for label in range(groups)],
-    }
+    names = {"fine_label_names": fine, "coarse_label_names": list(SUPERCLASSES)}
     (change or (lambda _: None))(contents["train"])
     location = folder / "cifar-100-python"
     location.mkdir(parents=True)

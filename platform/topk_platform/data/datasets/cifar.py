@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,7 @@ def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset
 
     Raises:
         MissingDataError: if a file is missing.
-        UserError: if a file's checksum does not match, or a class is in two superclasses.
+        UserError: if a file's checksum does not match, or the classes are others.
     """
     reader = reader or _reader()
     try:
@@ -97,13 +96,8 @@ def read_cifar100(folder: Path, reader: type[CIFAR100] | None = None) -> Dataset
     # torchvision raises the same error for a missing file and for a wrong checksum.
     except RuntimeError as error:
         raise _trouble(folder, reader) from error
-    labels = torch.tensor(train.targets)
-    return _assembled(
-        Split(_images(train.data), labels),
-        Split(_images(test.data), torch.tensor(test.targets)),
-        tuple(train.classes),
-        _superclasses(labels, _coarse_labels(folder, reader), len(train.classes)),
-    )
+    whole, tested = (Split(_images(part.data), torch.tensor(part.targets)) for part in (train, test))
+    return _assembled(whole, tested, tuple(train.classes), folder)
 
 
 def _from_parquet(folder: Path) -> Dataset:
@@ -124,22 +118,21 @@ def _from_parquet(folder: Path) -> Dataset:
         Split(train.images, train.numbered(names)),
         Split(test.images, test.numbered(names)),
         names,
-        _superclasses_of(names, folder),
+        folder,
     )
 
 
 def _superclasses_of(names: Sequence[str], folder: Path) -> tuple[int, ...]:
-    """Return each class's superclass, by its name."""
+    """Return each class's superclass, by its name; of some classes alone, numbered without gaps."""
     number = {name: row for row, group in enumerate(SUPERCLASSES.values()) for name in group.split()}
-    if sorted(names) != sorted(number):
-        differing = sorted(set(names) ^ set(number))
+    if unknown := sorted(set(names) - set(number)):
         raise UserError(
-            f"dataset cifar100: {folder} must hold the classes of CIFAR-100, differing: {first_few(differing)}"
+            f"dataset cifar100: {folder} must hold the classes of CIFAR-100, got {first_few(unknown)}"
         )
-    return tuple(number[name] for name in names)
+    return tuple(np.unique([number[name] for name in names], return_inverse=True)[1].tolist())
 
 
-def _assembled(whole: Split, test: Split, names: tuple[str, ...], superclasses: tuple[int, ...]) -> Dataset:
+def _assembled(whole: Split, test: Split, names: tuple[str, ...], folder: Path) -> Dataset:
     """Return the dataset in the order of its images' hashes, so that the form of the files does not matter."""
     whole = whole.take(_order(whole))
     rest, validation = stratified(whole.labels, (_VALIDATION,), Generator().manual_seed(_SPLIT_SEED))
@@ -148,7 +141,7 @@ def _assembled(whole: Split, test: Split, names: tuple[str, ...], superclasses: 
         validation=whole.take(validation),
         test=test.take(_order(test)),
         classes=len(names),
-        superclasses=superclasses,
+        superclasses=_superclasses_of(names, folder),
         names=names,
     )
 
@@ -201,21 +194,3 @@ def _trouble(folder: Path, reader: type[CIFAR100]) -> UserError:
 
 def _images(data: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(data).permute(0, 3, 1, 2).contiguous()
-
-
-def _coarse_labels(folder: Path, reader: type[CIFAR100]) -> Tensor:
-    files = [folder / reader.base_folder / name for name, _ in reader.train_list]
-    entries = []
-    for path in files:
-        with path.open("rb") as file:
-            entries.append(pickle.load(file, encoding="latin1"))  # noqa: S301 - the reader has checked its md5
-    return torch.tensor([label for entry in entries for label in entry["coarse_labels"]])
-
-
-def _superclasses(fine: Tensor, coarse: Tensor, classes: int) -> tuple[int, ...]:
-    pairs = torch.unique(torch.stack([fine, coarse], dim=1), dim=0)
-    if pairs[:, 0].tolist() != list(range(classes)):
-        raise UserError(
-            f"dataset cifar100: each of the {classes} fine labels must have one coarse label, got {pairs.tolist()}"
-        )
-    return tuple(pairs[:, 1].tolist())

@@ -13,10 +13,9 @@ from topk_platform.data.folders import check_on_disk, data_folder
 from topk_platform.data.images.listing import FileList, from_files, parse_lines
 from topk_platform.data.images.own_files import from_folders
 from topk_platform.data.splitting import held_out
-from topk_platform.errors import UserError
 from topk_platform.specs.checks import check
 
-__all__ = ["imagenet", "imagenet_lt", "unpack_imagenet"]
+__all__ = ["imagenet", "imagenet_lt"]
 
 _FOLDER = "imagenet"
 _FOLDERS = ("train", "val")
@@ -100,34 +99,12 @@ def imagenet_lt(
     return Dataset(splits["train"], splits["validation"], splits["test"], classes=classes)
 
 
-def unpack_imagenet(folder: Path) -> None:
-    """Unpack ImageNet's archives in ``folder / "imagenet"`` and check their MD5 sums.
-
-    Does nothing if an archive is missing, or if the folders ``train`` and ``val`` exist. The archives, 150 GB, are not
-    deleted. Downloading them requires an account.
-
-    Raises:
-        UserError: if an archive is damaged.
-    """
-    root = folder / _FOLDER
-    unpacked = all((root / part).is_dir() for part in _FOLDERS)
-    if unpacked or not all((root / name).is_file() for name in _ARCHIVES):
-        return
-    from torchvision.datasets import ImageNet  # noqa: PLC0415 - a second of import
-
-    try:
-        for part in _FOLDERS:
-            ImageNet(root, split=part)
-    except (OSError, RuntimeError) as error:
-        raise UserError(f"ImageNet's archives in {root} cannot be unpacked: {error}") from error
-
-
 def _root(dataset: str) -> Path:
     root = data_folder() / _FOLDER
     get = (
-        f"Get {', '.join(_ARCHIVES)} from https://image-net.org/download, put them there and pass --download to unpack "
-        "them; or put the images there as train/n01440764/*.JPEG and val/n01440764/*.JPEG, or name the folder that "
-        f"holds {_FOLDER} with --data DIR or TOPK_DATA"
+        f"Get {', '.join(_ARCHIVES)} from https://image-net.org/download and unpack them there with "
+        "torchvision.datasets.ImageNet(folder, 'train') and (folder, 'val'), as train/n01440764/*.JPEG and "
+        f"val/n01440764/*.JPEG, or name the folder that holds {_FOLDER} with --data DIR or TOPK_DATA"
     )
     check_on_disk(dataset, root, _FOLDERS, get)
     for part in _FOLDERS:

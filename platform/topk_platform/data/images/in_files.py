@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import struct
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -165,9 +164,6 @@ class Images:
         return batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2).contiguous()
 
 
-_HEADER = struct.Struct("<II")  # height, width
-
-
 DECODING_VERSION = "shown-3"  # part of the cache's file names; change it whenever the decoding changes
 
 
@@ -215,24 +211,18 @@ def _cache_file(folder: Path, path: Path, resize: int) -> Path:
 def _read_cached(path: Path) -> Pixels | None:
     """Return memory-mapped pixels, so that only the pixels of the crop are read; None if they are not in the cache."""
     try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            height, width = _HEADER.unpack(file.read(_HEADER.size))
-        if size != _HEADER.size + 3 * height * width:  # a crash may leave half a file
-            return None
-        pixels: Pixels = np.memmap(path, np.uint8, "r", _HEADER.size, (height, width, 3))
-    except (OSError, struct.error):
+        pixels: Pixels = np.load(path, mmap_mode="r")
+    except (OSError, ValueError):  # there is no file, or a crash has left half of it
         return None
     return pixels
 
 
 def _write_cached(folder: Path, path: Path, pixels: Pixels) -> None:
-    header = _HEADER.pack(*pixels.shape[:2])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         disk = shutil.disk_usage(folder)
         if disk.free - pixels.nbytes >= _FREE_FRACTION * disk.total:
-            write_whole(path, lambda file: file.write(header + pixels.tobytes()))
+            write_whole(path, lambda file: np.save(file, pixels))
     except OSError as error:  # its strerror lacks the image's name, so that Python shows the warning once
         warnings.warn(
             f"scaled images cannot be kept in {folder}, so each is decoded whenever it is needed: {error.strerror}. "

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from topk_platform.data import Dataset, apply_conditions, load, shot_words, shots
-from topk_platform.data.wrong_labels import Tracked, wrong_share
+from topk_platform.data.conditions import conditioned
 from topk_platform.errors import UserError
 from topk_platform.identity import Identity
 from topk_platform.records.run_notes import DataNote, Samples, note_data, read_data
@@ -204,9 +204,7 @@ def note_samples(store: Store, study: Study, identities: Mapping[str, Identity])
 
 
 def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...], tuple[str, ...]]:
-    data = trained_on(study, regime, conditions=False)
-    data = data.with_train(Tracked.of(data.train))
-    data = apply_conditions(data, regime.conditions, streams(study))
+    data, wrong = conditioned(load(regime), regime.conditions, streams(study))
     groups = data.test.groups
     samples = Samples(
         regime.name,
@@ -218,6 +216,6 @@ def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...], tu
         most=int(data.class_counts.max()),
         groups="" if groups is None else f"{len(set(groups.tolist()))} {data.groups}",
         shots=shot_words(data.class_counts),
-        wrong=wrong_share(data.train),
+        wrong=wrong,
     )
     return samples, data.class_names, data.notes

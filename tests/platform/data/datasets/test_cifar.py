@@ -84,15 +84,6 @@ def test_a_spoilt_file_is_refused_before_it_is_unpickled(small_cifar: Write) -> 
         read_cifar100(small.folder, small.reader)
 
 
-def test_a_class_in_two_superclasses_is_refused(small_cifar: Write) -> None:
-    def spoil(train: dict[str, Any]) -> None:
-        train["coarse_labels"][0] = (train["coarse_labels"][0] + 1) % 20
-
-    small = small_cifar(change=spoil)
-    with pytest.raises(UserError, match="must have one coarse label"):
-        read_cifar100(small.folder, small.reader)
-
-
 @pytest.mark.parametrize("lost", ["train", "test", "meta"])
 def test_what_is_missing_is_said_with_where_to_get_it(small_cifar: Write, lost: str) -> None:
     small = small_cifar()

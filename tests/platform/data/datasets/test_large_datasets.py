@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from image_archives import archive_imagenet, write_inaturalist
+from image_archives import write_inaturalist
 from torchvision.datasets import ImageFolder
-from torchvision.datasets import imagenet as torchvision_imagenet
 
 from topk_platform import LabelNoise, LongTail, PerClass, Regime, TrainFraction, UserError
 from topk_platform.data import (
@@ -24,8 +23,6 @@ from topk_platform.data import (
     inaturalist,
     plantnet300k,
 )
-from topk_platform.data.dataset_table import DOWNLOADS, download
-from topk_platform.data.datasets.imagenet import unpack_imagenet
 from topk_platform.errors import MissingDataError
 from topk_platform.testing import RegimeContract
 from topk_platform.testing.standins import (
@@ -253,37 +250,6 @@ def test_metadata_in_another_format_are_refused(folder: Path) -> None:
         file.write_text(content)
         with pytest.raises(UserError, match="species_id and split"):
             plantnet300k(**SMALL)
-
-
-@pytest.fixture
-def archives(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The data folder with ImageNet's archives; torchvision is told of these files' checksums."""
-    made = archive_imagenet(write_imagenet(folder / "source"), folder / "imagenet")
-    monkeypatch.setattr(torchvision_imagenet, "ARCHIVE_META", made)
-    return folder
-
-
-def test_archives_are_unpacked_when_asked(archives: Path) -> None:
-    with pytest.raises(MissingDataError, match="--download"):
-        imagenet(**IMAGENET)
-    download(Regime("r", "imagenet"))
-    source, root = archives / "source" / "imagenet", archives / "imagenet"
-    for part in ("train", "val"):
-        assert folder_samples(root, part) == folder_samples(source, part)
-        for path in (source / part).rglob("*.JPEG"):
-            assert (root / path.relative_to(source)).read_bytes() == path.read_bytes()
-    assert len(imagenet(**IMAGENET).train) == 24
-    for path in root.glob("ILSVRC*"):
-        path.unlink()
-    unpack_imagenet(archives)  # everything is there: nothing to do
-    assert DOWNLOADS["imagenet_lt"] is unpack_imagenet
-
-
-def test_damaged_archives_are_one_clear_error(archives: Path) -> None:
-    with (archives / "imagenet" / "ILSVRC2012_img_val.tar").open("ab") as file:
-        file.write(b"\0")
-    with pytest.raises(UserError, match=r"img_val\.tar .*corrupted"):
-        unpack_imagenet(archives)
 
 
 class _Large(RegimeContract):

@@ -113,13 +113,13 @@ def test_pixels_are_kept_where_the_user_says(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("TOPK_CACHE", str(cache))
     assert np.array_equal(scaled(path, 16), plain)
     (kept,) = [result for result in cache.rglob("*") if result.is_file()]
-    assert kept.stat().st_size == 8 + plain.nbytes
+    size = kept.stat().st_size
     with monkeypatch.context() as patch:
         patch.setattr(in_files, "decoded", refuse)
         assert np.array_equal(scaled(path, 16), plain)
     kept.write_bytes(kept.read_bytes()[:-1])  # half written when a machine went down
     assert np.array_equal(scaled(path, 16), plain)
-    assert kept.stat().st_size == 8 + plain.nbytes
+    assert kept.stat().st_size == size
     os.utime(path, (1, 1))  # another picture, for all one can tell
     monkeypatch.setattr(in_files, "decoded", refuse)
     with pytest.raises(AssertionError, match="not to be called"):

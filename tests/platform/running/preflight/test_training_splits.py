@@ -160,7 +160,7 @@ def test_the_group_accuracy_of_no_group_is_refused_with_thresholds_and_counts() 
 def test_a_plan_says_why_group_accuracies_are_empty() -> None:
     assert notes_on_data(emoji(noise=0.0)) == ()
     (data,) = samples_of(emoji(noise=0.0))
-    assert "900 classes of 3 to 6 training samples; all classes are few-shot" in str(data)
+    assert "900 classes of 3 to 6 training samples; classes: 900 few-shot" in str(data)
 
 
 def test_the_classes_that_validation_lacks_are_named_and_trained(tmp_path: Path) -> None:
@@ -265,13 +265,13 @@ def test_a_run_notes_what_training_sees(tmp_path: Path) -> None:
 
 def test_only_what_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, read = Store.open(tmp_path), []
-    kept = training_splits.trained_on
+    kept = training_splits._samples
 
-    def noting(study: Study, regime: Regime, **given: bool) -> Dataset:
+    def noting(study: Study, regime: Regime) -> object:
         read.append(regime.name)
-        return kept(study, regime, **given)  # type: ignore[arg-type]
+        return kept(study, regime)
 
-    monkeypatch.setattr(training_splits, "trained_on", noting)
+    monkeypatch.setattr(training_splits, "_samples", noting)
     for ratio in (10.0, 10.0, 20.0):
         note_samples(store, a_study(ratio), identities(a_study(ratio)))
     assert read == ["plain", "tail", "tail"]
