@@ -20,8 +20,6 @@ ROOT = Path(__file__).parents[2]
 SOURCES = [path for root in ("platform", "losses", "studies") for path in (ROOT / root).rglob("*.py")]
 SOURCES = [path for path in SOURCES if "testing" not in path.parts]
 
-# CIFAR-100 is distributed as pickles; they are read after their published MD5 sums were compared.
-ALLOWED = {("cifar.py", "pickle.load(file, encoding='latin1')")}
 UNPICKLING = re.compile(
     r"(ray\.)?(pickle|cloudpickle|dill|joblib|jsonpickle|marshal|shelve|yaml)\."
     r"(load|loads|decode|open|Unpickler|unsafe_load|full_load)\(|(pandas|pd)\.read_pickle\("
@@ -42,7 +40,7 @@ def unsafe(source: str) -> list[str]:
 def test_nothing_is_unpickled() -> None:
     assert len(SOURCES) > 100
     result = {(path.name, call) for path in SOURCES for call in unsafe(path.read_text())}
-    assert result == ALLOWED
+    assert not result  # torchvision reads CIFAR-100's pickles after it has compared their MD5 sums
 
 
 @pytest.mark.parametrize(

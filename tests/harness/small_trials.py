@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime
 from topk_platform.data import load
 from topk_platform.specs import Inputs, Trial, TrialRecord
+from topk_platform.training import Heartbeat, Training
 
 IMAGES = Regime(
     "images",
@@ -56,6 +57,16 @@ class Memory:
     def save_guesses(self, trial: Trial, guesses: Tensor, images: str) -> str:
         self.guesses[trial.key] = guesses
         return "of the guesses"
+
+
+def listened(training: Training) -> tuple[list[Heartbeat], list[TrialRecord]]:
+    """Run a training to its end; return its heartbeats and its records."""
+    pulses = []
+    while True:
+        try:
+            pulses.append(next(training))
+        except StopIteration as end:
+            return pulses, end.value
 
 
 def a_trial(

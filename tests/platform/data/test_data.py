@@ -178,6 +178,9 @@ def regime(dataset: str, **options: Any) -> Regime:
         (lambda: dataclasses.replace(digits(), classes=9), "labels"),
         (lambda: dataclasses.replace(digits(), superclasses=("a",) * 10), "superclasses"),  # type: ignore[arg-type]
         (lambda: dataclasses.replace(digits(), superclasses=(0, 1)), "superclasses"),
+        (lambda: dataclasses.replace(digits(), names=("a",) * 10), "names must be a text per class"),
+        (lambda: dataclasses.replace(digits(), names=("a", "b")), r"\(10\), each once, got 2"),
+        (lambda: dataclasses.replace(digits(), names=tuple(range(10))), "names"),  # type: ignore[arg-type]
         (lambda: digits().with_train(Split(torch.zeros(9, 64), torch.arange(9))), "inputs"),
         (lambda: shots(torch.tensor([1]), many=10, few=12), "few"),
         (lambda: load(regime("digitz")), "'digits'"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from small_trials import listened
 from torch import Tensor
 
 from topk_platform import Recipe
@@ -20,22 +22,13 @@ from topk_platform.errors import (
     TimeLimitError,
     UnreachableStoreError,
 )
-from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import Heartbeat, faults, finish, group, run, run_trials
+from topk_platform.specs import Trial
+from topk_platform.training import faults, finish, group, run, run_trials
 from topk_platform.training.faults import FIRST_SECONDS, Pace, machinery_fault
 from topk_platform.training.session import Session
 
 MakeTrial = Callable[..., Trial]
 STEPS = 17  # of an epoch
-
-
-def listened(training: Iterator[Heartbeat]) -> tuple[list[Heartbeat], list[TrialRecord]]:
-    pulses = []
-    while True:
-        try:
-            pulses.append(next(training))
-        except StopIteration as end:
-            return pulses, end.value
 
 
 KINDS = {"ranks", "guesses", "network"}
@@ -51,32 +44,18 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def refusing(memory: Any, kinds: set[str], error: Exception, tries: float = math.inf) -> Any:
     """A keeper that refuses some kinds of files for so many tries, and has three pauses; it notes every try."""
+    keeper = memory()
+    keeper.pauses, keeper.tried = (1.0, 4.0, 16.0), []
 
-    class Refusing(memory):  # type: ignore[misc]
-        pauses = (1.0, 4.0, 16.0)
+    def tried(kind: str, save: Callable[..., str], *arguments: Any) -> str:
+        keeper.tried.append(kind)
+        if kind in kinds and keeper.tried.count(kind) <= tries:
+            raise error
+        return save(*arguments)
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.tried: list[str] = []
-
-        def _try(self, kind: str) -> None:
-            self.tried.append(kind)
-            if kind in kinds and self.tried.count(kind) <= tries:
-                raise error
-
-        def save_model(self, *arguments: Any) -> str:
-            self._try("network")
-            return str(super().save_model(*arguments))
-
-        def save_ranks(self, *arguments: Any) -> str:
-            self._try("ranks")
-            return str(super().save_ranks(*arguments))
-
-        def save_guesses(self, *arguments: Any) -> str:
-            self._try("guesses")
-            return str(super().save_guesses(*arguments))
-
-    return Refusing()
+    for kind, name in (("network", "save_model"), ("ranks", "save_ranks"), ("guesses", "save_guesses")):
+        setattr(keeper, name, partial(tried, kind, getattr(keeper, name)))
+    return keeper
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])

@@ -77,17 +77,6 @@ def test_between_whole_numbers_a_schedule_stays_whole() -> None:
     assert Schedule("linear", 10, 1).at(0, 1) == 10
 
 
-def test_every_epoch_trains_with_its_own_value(make_trial: MakeTrial) -> None:
-    trial = scheduled(
-        make_trial("smooth_topk_svm", recipe=Recipe(5)), {"tau": Schedule("linear", 2.0, 0.0001)}
-    )
-    session, seen = Session.prepare(trial), []
-    for _ in range(5):
-        session.advance()
-        seen.append(session.loss.module.tau)
-    assert seen == pytest.approx([2.0, 1.500025, 1.00005, 0.500075, 0.0001])
-
-
 def test_a_value_that_is_worked_into_a_buffer_changes_too(make_trial: MakeTrial) -> None:
     trial = scheduled(
         make_trial("logit_adjusted", recipe=Recipe(3), regime=TAIL), {"tau": Schedule("linear", 0.5, 2.5)}
@@ -184,8 +173,7 @@ class Learnt(nn.Module):
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, -1.0)}), "tau"),
-        (Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, -1.0)}), "arm r/mlp/smooth_topk_svm"),
+        (Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, -1.0)}), "arm r/mlp/smooth_topk_svm.*tau"),
         (Loss("smooth_topk_svm", fixed={"temprature": Schedule("linear", 1.0, 0.1)}), "has no 'temprature'"),
         (Loss(f"{__name__}:Learnt", fixed={"tau": Schedule("linear", 1.0, 0.1)}),
          r"\['tau'\] cannot follow a schedule, because the loss is then built for every epoch"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_trials import IMAGES, bits
+from small_trials import IMAGES, bits, listened
 from torch import Tensor, nn
 
 from topk_platform import (
@@ -69,16 +69,6 @@ def cut_and_resumed(trials: list[Trial], keeper: Any) -> list[TrialRecord]:
     return finish(run_trials(trials, keeper))
 
 
-def listened(trials: list[Trial], keeper: Any, epochs: list[int]) -> list[TrialRecord]:
-    training = run_trials(trials, keeper)
-    try:
-        while True:
-            epochs.append(next(training).epoch)
-    except StopIteration as end:
-        records: list[TrialRecord] = end.value
-        return records
-
-
 def same_weights(one: dict[str, dict[str, Tensor]], other: dict[str, dict[str, Tensor]]) -> bool:
     return one.keys() == other.keys() and all(
         torch.equal(value, other[key][name])
@@ -119,63 +109,42 @@ def test_a_trial_whose_process_dies_after_every_step_ends_as_any_other(
     assert same_weights(whole.models, dying.models)
 
 
-@pytest.mark.parametrize("cut", [2, 7])
-def test_averaged_statistics_come_back(cut: int, make_trial: MakeTrial, memory: Any) -> None:
-    model, recipe = Model("convnet", {"width": 4}), Recipe(3, average=EMA(0.9))
-    trial = make_trial(regime=IMAGES, model=model, recipe=recipe)
-    expected = finish(run_trials([trial]))
-    assert expected[0].status == "completed", expected[0].reason
-    assert bits(*cut_and_resumed([trial], memory(cut))) == bits(*expected)
+AUGMENTED = {
+    mix: Recipe(4, augmentation=Augmentation(crop=4, flip=True, cutout=8, mix=mix))
+    for mix in ("", "mixup", "cutmix")
+}
+CONVNET = {"regime": IMAGES, "model": Model("convnet", {"width": 4})}  # 160 images: an epoch has 3 steps
+SEARCHED: dict[str, Any] = {"together": (1, 2, 3), "recipe": Recipe(3, reweighting=1)}
+CROPPED = Recipe(3, augmentation=Augmentation(crop=2, flip=True))
+STACK = {"regime": IMAGES, "model": Model("linear"), "recipe": CROPPED, "together": (1, 2)}
+COME_BACK: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
+    "averaged statistics": ({**CONVNET, "recipe": Recipe(3, average=EMA(0.9))}, (2, 7)),
+    **{f"augmented {mix}": ({**CONVNET, "recipe": how}, (1, 2, 6, 8)) for mix, how in AUGMENTED.items()},
+    "an ensemble that draws": ({"loss": "noised_topk_hinge", **SEARCHED}, (1, 17, 45)),
+    "an ensemble with margins": ({"loss": "ldam", **SEARCHED}, (1, 17, 45)),
+    "an ensemble on augmented images": (STACK, (2, 3, 5)),
+}
 
 
-@pytest.mark.parametrize("cut", [1, 2, 6, 8])
-@pytest.mark.parametrize("mix", ["", "mixup", "cutmix"])
-def test_augmented_images_come_back(mix: str, cut: int, make_trial: MakeTrial, memory: Any) -> None:
-    """160 images: an epoch has 3 steps."""
-    augmentation = Augmentation(crop=4, flip=True, cutout=8, mix=mix)
-    model = Model("convnet", {"width": 4})
-    trial = make_trial(regime=IMAGES, model=model, recipe=Recipe(4, augmentation=augmentation))
-    expected = finish(run_trials([trial]))
-    assert expected[0].status == "completed", expected[0].reason
-    assert bits(*cut_and_resumed([trial], memory(cut))) == bits(*expected)
-
-
-@pytest.mark.parametrize("cut", [1, 17, 45])
-@pytest.mark.parametrize("loss", ["noised_topk_hinge", "ldam"])
-def test_an_ensemble_comes_back(loss: str, cut: int, make_trial: MakeTrial, memory: Any) -> None:
-    trials = [
-        make_trial(
-            loss,
-            seed=seed,
-            together=(1, 2, 3),
-            values={"learning_rate": 0.1 * seed},
-            recipe=Recipe(3, reweighting=1),
-        )
-        for seed in (1, 2, 3)
-    ]
-    expected = finish(run_trials(trials))
-    assert {record.status for record in expected} == {"completed"}
-    assert bits(*cut_and_resumed(trials, memory(cut))) == bits(*expected)
-
-
-def test_an_ensemble_on_augmented_images_comes_back(make_trial: MakeTrial, memory: Any) -> None:
-    recipe = Recipe(3, augmentation=Augmentation(crop=2, flip=True))
-    trials = [
-        make_trial(regime=IMAGES, model=Model("linear"), recipe=recipe, seed=seed, together=(1, 2))
-        for seed in (1, 2)
-    ]
+@pytest.mark.parametrize("name", COME_BACK)
+def test_all_that_a_trial_has_comes_back(name: str, make_trial: MakeTrial, memory: Any) -> None:
+    given, cuts = COME_BACK[name]
+    seeds = given.get("together", (1,))
+    rates = {seed: {"learning_rate": 0.1 * seed} if "loss" in given else {} for seed in seeds}
+    trials = [make_trial(seed=seed, values=rates[seed], **given) for seed in seeds]
     expected = finish(run_trials(trials))
     assert {record.status for record in expected} == {"completed"}, expected[0].reason
-    for cut in (2, 3, 5):
+    for cut in cuts:
         assert bits(*cut_and_resumed(trials, memory(cut))) == bits(*expected), f"cut after step {cut}"
 
 
 def test_a_pause_changes_nothing(make_trial: MakeTrial, memory: Any) -> None:
     """Left and gone on with in one process after every step; each pause is told of, as is each epoch."""
     trial = make_trial("noised_topk_hinge", recipe=Recipe(3))
-    epochs: list[int] = []
-    assert bits(*listened([trial], memory(), epochs)) == bits(*finish(run_trials([trial])))
+    pulses, records = listened(run_trials([trial], memory()))
+    assert bits(*records) == bits(*finish(run_trials([trial])))
     # Twice more at the end: before the test set is scored, and before the network is kept.
+    epochs = [pulse.epoch for pulse in pulses]
     assert epochs == [*(step // STEPS for step in range(1, 3 * STEPS + 1)), 3, 3]
 
 

@@ -23,7 +23,6 @@ from topk_platform.training import (
     run_trials,
 )
 from topk_platform.training.member import Member
-from topk_platform.training.steps.optim import learning_rate, make_optimizer
 
 
 def a_trial(loss: str = "cross_entropy", *, epochs: int = 2, **changes: Any) -> Trial:
@@ -99,17 +98,6 @@ def test_only_completed_confirmations_are_saved() -> None:
     assert models == [a_trial().key]
 
 
-def test_arms_with_one_seed_share_initial_weights_batches_and_noise() -> None:
-    one, other = Session.prepare(a_trial("cross_entropy")), Session.prepare(a_trial("smooth_topk_svm"))
-    for p, q in zip(one.model.parameters(), other.model.parameters(), strict=True):
-        assert torch.equal(p, q)
-    assert torch.equal(one.dataset.train.labels, other.dataset.train.labels)
-    assert one.batches.order.initial_seed() == other.batches.order.initial_seed()
-    fresh = Session.prepare(a_trial("cross_entropy", seed=2))
-    assert not torch.equal(next(one.model.parameters()), next(fresh.model.parameters()))
-    assert not torch.equal(one.dataset.train.labels, fresh.dataset.train.labels)
-
-
 def test_one_epoch_is_plain_sgd() -> None:
     """Against a loop written out: same batches, same schedule, Nesterov momentum, weight decay."""
     trial = a_trial(epochs=1)
@@ -131,14 +119,6 @@ def test_one_epoch_is_plain_sgd() -> None:
     assert mean == pytest.approx(total / len(train), rel=1e-5)
     for p, q in zip(session.model.parameters(), twin.model.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
-
-
-def test_schedules() -> None:
-    cosine = [learning_rate(Recipe(epochs=1, learning_rate=2.0), step, 4) for step in range(4)]
-    assert cosine == pytest.approx([2.0, 1 + math.sqrt(0.5), 1.0, 1 - math.sqrt(0.5)])
-    assert learning_rate(Recipe(epochs=1, schedule="constant"), 3, 4) == 0.1
-    adam = make_optimizer(Recipe(epochs=1, optimizer="adam"), nn.Linear(2, 2).parameters())
-    assert isinstance(adam, torch.optim.Adam)
 
 
 def test_searched_batch_size_reaches_the_loop() -> None:

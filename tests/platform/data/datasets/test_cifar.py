@@ -16,7 +16,7 @@ import pytest
 import torch
 from torchvision.datasets import CIFAR100
 
-from topk_platform import LabelNoise, LongTail, Model, Regime, TrainFraction, UserError
+from topk_platform import LabelNoise, Model, Regime, TrainFraction, UserError
 from topk_platform.data import DATASETS, Split, cifar100, data_at, data_folder, load
 from topk_platform.data.dataset_table import DOWNLOADS
 from topk_platform.data.datasets import cifar as module
@@ -188,7 +188,3 @@ class TestCifar(RegimeContract):
         small = small_cifar()
         monkeypatch.setenv("TOPK_DATA", str(small.folder))
         monkeypatch.setitem(DATASETS, "cifar100", lambda: read_cifar100(data_folder(), small.reader))
-
-
-class TestLongTailedCifar(TestCifar):
-    regime = Regime("long-tail", "cifar100", (LongTail(9),))

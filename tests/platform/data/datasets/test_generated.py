@@ -161,14 +161,6 @@ def test_difficulty_takes_the_classes_apart_and_together() -> None:
     assert (hard[1] - hard[0]) / (1 - hard[0]) > 0.5
 
 
-def test_images_are_moved() -> None:
-    """Cells are four pixels wide: where the strongest edges lie, modulo four, is the image's shift."""
-    data = synthetic_images(classes=1, superclasses=1, train=300, validation=1, test=1, difficulty=0.0)
-    grey = data.train.inputs.double().mean(1)
-    edges = (grey[:, :, 1:] - grey[:, :, :-1]).abs().mean(1).argmax(1) % 4
-    assert len(edges.unique()) == 4
-
-
 @pytest.mark.parametrize("options", [{"superclasses": 101}, {"size": 30}, {"difficulty": 1.5}, {"test": 0}])
 def test_bad_options_of_made_up_images_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(UserError, match=f"{next(iter(options))} must be"):

@@ -69,15 +69,6 @@ def test_one_folder_is_split_by_fractions(folder: Path) -> None:
     assert image_folder("mine", size=8, validation=0.2, test=0.3).fingerprint == data.fingerprint
 
 
-def test_a_class_too_small_to_be_split_is_named(folder: Path) -> None:
-    draw(folder, "abcd")
-    for image in [*(folder / "c").iterdir(), *(folder / "d").iterdir()]:
-        if image.stem > "1":
-            image.unlink()
-    with pytest.raises(UserError, match=r"2 of 4 .*'c' has 2, 'd' has 2"):
-        image_folder("mine", size=8)
-
-
 @pytest.mark.parametrize(
     "hidden", ["train/a/._0.png", "train/a/.x", "train/.x/0.png", "val/.x/0.png", "train/a/.x/0.png"]
 )
@@ -115,19 +106,18 @@ def test_images_and_their_order_are_torchvisions(folder: Path) -> None:
     assert torch.equal(mine.train.labels, torch.tensor(expected.targets)[kept])
 
 
-@pytest.mark.parametrize("name", ["val", "valid", "validation"])
-def test_folders_are_the_splits(folder: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("val", [18, 6, 9]), ("valid", [18, 6, 9]), ("validation", [18, 6, 9]), ("", [15, 3, 9])],
+)
+def test_folders_are_the_splits_and_others_are_taken_from_training(
+    folder: Path, name: str, sizes: list[int]
+) -> None:
     for split, count in (("train", 6), (name, 2), ("test", 3)):
-        draw(folder / split, count=count)
-    data = image_folder("mine", size=8)
-    assert [len(s) for s in (data.train, data.validation, data.test)] == [18, 6, 9]
-
-
-def test_what_there_is_no_folder_for_is_taken_from_training(folder: Path) -> None:
-    draw(folder / "train")
-    draw(folder / "test", count=2)
+        if split:
+            draw(folder / split, count=count)
     data = image_folder("mine", size=8, validation=0.2, test=0.5)
-    assert [len(s) for s in (data.train, data.validation, data.test)] == [24, 6, 6]
+    assert [len(s) for s in data.splits.values()] == sizes
 
 
 def test_images_are_scaled_cut_and_made_rgb(folder: Path) -> None:
@@ -143,16 +133,6 @@ def test_images_are_scaled_cut_and_made_rgb(folder: Path) -> None:
     assert bool(
         (data.train.inputs == data.train.inputs[:, :1, :1, :1]).all() and data.train.inputs.min() >= 200
     )
-
-
-def test_a_regime_names_the_folder_and_the_data_folder_says_where(tmp_path: Path) -> None:
-    draw(tmp_path / "here" / "mine", "ab")
-    draw(tmp_path / "there" / "mine", "abc")
-    regime = Regime("r", "image_folder", options={"folder": "mine", "size": 8})
-    with data_at(tmp_path / "here"):
-        assert load(regime).classes == 2
-    with data_at(tmp_path / "there"):
-        assert load(regime).classes == 3
 
 
 def test_the_data_folder_is_data_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,6 +247,7 @@ X, Y = torch.zeros(4, 2), torch.arange(4)
         ((X, Y.float()), (), "labels"),
         ((X, torch.arange(3)), (), "labels"),
         ((X, torch.tensor([0, 0, 1, 1])), (), "class 0 has 2, 1 has 2"),
+        ((X, torch.tensor([0, 0, 1, 1])), (0.1, 0.1, None, ("owl", "gull")), "'owl' has 2, 'gull' has 2"),
         ((X, ["a", "b", "a", "b"]), (), "np.unique"),
         ((X[:2], np.array(["a", "b"])), (), "np.unique"),
         ((X, torch.eye(4).long()), (), "labels.argmax"),

@@ -153,19 +153,20 @@ def test_no_graphs_on_the_cpu_and_the_same_results(make_trial: MakeTrial) -> Non
     assert record.validation == plain.validation
 
 
-def test_an_average_which_no_graph_can_replay_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"cuda_graphs .* cannot go with Recipe\.average"):
-        a_recipe(average=EMA())
-
-
-def test_losses_that_remember_and_ensembles_are_refused(make_trial: MakeTrial) -> None:
-    arm = make_trial().arm
-    with pytest.raises(
-        ValueError, match=r"remembers each training sample and does not go with Numerics\.cuda_graphs"
-    ):
-        Arm(arm.regime, arm.model, Loss("early_learning"), 3, a_recipe())
-    with pytest.raises(ValueError, match=r"an ensemble cannot train with .*cuda_graphs"):
-        Arm(arm.regime, arm.model, arm.loss, 3, a_recipe(), protocol=Protocol(ensemble=2))
+@pytest.mark.parametrize(
+    ("loss", "average", "ensemble", "message"),
+    [
+        ("cross_entropy", EMA(), 1, r"cuda_graphs .* cannot go with Recipe\.average"),
+        ("early_learning", None, 1, r"remembers each .* does not go with Numerics\.cuda_graphs"),
+        ("cross_entropy", None, 2, r"an ensemble cannot train with .*cuda_graphs"),
+    ],
+)
+def test_what_no_graph_can_replay_is_refused(
+    loss: str, average: EMA | None, ensemble: int, message: str, make_trial: MakeTrial
+) -> None:
+    arm, protocol = make_trial().arm, Protocol(ensemble=ensemble)
+    with pytest.raises(ValueError, match=message):
+        Arm(arm.regime, arm.model, Loss(loss), 3, a_recipe(average=average), protocol=protocol)
 
 
 def without_graph(trial: Trial) -> Session:
