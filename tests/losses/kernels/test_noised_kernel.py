@@ -84,8 +84,8 @@ def test_labels_out_of_range_reach_no_other_row(device, batch):
     for wrong in ([0, 5], [-1, 16]):
         target[1::2] = torch.tensor(wrong, device=device)
         rule = TritonNoisedHinge(2, 0.2, 4)
-        losses, kept = rule.forward(scores, target[:, None], 9.0, seed, with_gradient=True)
-        gradients.append(rule.backward(torch.ones_like(losses), scores, target[:, None], kept)[0][::2])
+        losses, kept = rule.forward(scores, target, 9.0, seed, with_gradient=True)
+        gradients.append(rule.backward(torch.ones_like(losses), scores, target, kept)[0][::2])
     assert losses[1::2].isnan().all()
     assert torch.equal(*gradients)
 
@@ -108,7 +108,7 @@ def test_few_or_many_candidates_make_no_difference(device, batch, generator):
     ways = []
     for capacity in (16, 256):
         rule = TritonNoisedHinge(5, 0.1, 10, least_capacity=capacity)
-        losses, kept = rule.forward(scores, target[:, None], 1.0, seed, with_gradient=True)
+        losses, kept = rule.forward(scores, target, 1.0, seed, with_gradient=True)
         ways.append((losses, *kept))
     for few, many in zip(*ways, strict=True):
         assert torch.equal(few, many)

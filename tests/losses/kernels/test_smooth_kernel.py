@@ -82,7 +82,7 @@ def test_second_derivatives_are_those_of_the_plain_operations(tau, smooth, batch
             losses = smooth(leaves[0], target, 3, tau, leaves[1], reduction="none")
         else:
             plain = TritonSmoothSVM(3, tau).plain
-            losses = plain(leaves[0], target[:, None], leaves[1][target])
+            losses = plain(leaves[0], target, leaves[1][target])
         slopes = torch.autograd.grad(losses.square().sum(), leaves, create_graph=True)
         second = torch.autograd.grad(sum((slope * slope).sum() for slope in slopes), leaves)
         result.append([x.double() for x in (*slopes, *second)])
