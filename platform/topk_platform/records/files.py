@@ -198,4 +198,8 @@ def _is_damaged(store: Store, kind: Kind, row: Row) -> bool:
         return True
     except FileNotFoundError:  # it is missing, not damaged
         return False
+    except StoreError as error:
+        if isinstance(error.__cause__, NotADirectoryError):  # a file is in the way of its folder
+            return False
+        raise
     return False
