@@ -112,7 +112,7 @@ def smoke_arm(arm: Arm, classes: int) -> Arm:
         classes: The number of classes of the stand-in, but never more than the dataset has.
 
     Example:
-        >>> from topk_platform.specs import Recipe
+        >>> from topk_platform.specs import Loss, Recipe
         >>> arm = Arm(Regime("r", "imagenet"), Model("torchvision"), Loss("ldam"), 5, Recipe(90, batch_size=256))
         >>> small = smoke_arm(arm, 8)
         >>> small.regime.dataset, small.regime.options["classes"], small.recipe.epochs, small.recipe.batch_size
