@@ -64,7 +64,7 @@ def level_sets(name: str) -> Figure:
         values[f"{wrapped(name, 22)}\n{title}".rstrip()] = values_on(name, fixed, 2 * points)
     made, axes = panels(list(values), 1.6 + 0.13 * max(title.count("\n") + 1 for title in values), across=4)
     for ax, (title, of_loss) in zip(axes, values.items(), strict=True):
-        _triangle(ax, points, (of_loss - of_loss.min()) / np.ptp(of_loss), title)
+        _triangle(ax, points, (of_loss - of_loss.min()) / (np.ptp(of_loss) or 1.0), title)
     return made
 
 

@@ -6,8 +6,10 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import loss_pictures
 import topk_losses
 from topk_platform.loss_catalogue import LOSS_CATALOGUE
 from topk_platform.specs import Float
@@ -82,3 +84,12 @@ def test_the_table_has_the_parameters_and_soft_targets_of_the_code(name: str) ->
     parameters = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in own]
     assert table()[name][1] == f"`{name}({', '.join(parameters)})`".replace("'", '"')
     assert table()[name][2] == ("yes" if module.soft_targets else "no")
+
+
+def test_every_picture_of_a_loss_can_be_drawn() -> None:
+    """Also that of a loss which is 0 everywhere, as the noised imbalanced hinge is with its largest noise."""
+    points = 2 * loss_pictures.simplex(6)
+    for name, entry in LOSS_CATALOGUE.items():
+        for fixed in entry.drawn:
+            assert np.isfinite(loss_pictures.values_on(name, fixed, points)).all(), name
+    assert len(loss_pictures.level_sets("noised_imbalanced_topk_hinge").axes) >= 4

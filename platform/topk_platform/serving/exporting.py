@@ -72,7 +72,7 @@ def export_model(
         onnx: Whether to write ``model.onnx`` too; it needs the extra ``onnx``.
         calibrate: Whether the network is calibrated on the study's validation split, for sets with a coverage. The
             split has selected the network, so that only samples of your own guarantee a coverage, see
-            :func:`~topk_platform.serving.calibrate_export`.
+            ``topk_platform.serving.calibrate_export``.
         data: The folder of datasets.
 
     Raises:
