@@ -13,7 +13,6 @@ from ray.cluster_utils import Cluster
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.running.cluster import connecting as cluster
-from topk_platform.running.cluster import connecting as own_ray
 from topk_platform.running.cluster.ray_internals import on_loopback
 
 pytestmark = [
@@ -57,7 +56,7 @@ def test_a_study_stays_on_the_kind_that_it_is_pinned_to(nodes: Cluster, visited:
 def test_each_slice_of_mig_is_a_gpu_of_the_machine(visited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its UUID, which is what a process that was given it sees, and gives to CUDA."""
     slices = ["MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb"]
-    monkeypatch.setattr(own_ray, "slices_here", lambda visible: slices)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(slices))
 
     class Holder:
         def visible(self) -> str:

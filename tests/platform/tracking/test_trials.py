@@ -108,7 +108,7 @@ class Drawing:
         self.asked += 1
         if self.errors:
             raise self.errors.pop()
-        return {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>"}
+        return {"report.html": b"<p>all</p>", "plots/differences.svg": b"<svg/>"}
 
 
 def hand_over(folder: Path, ledger: Ledger, table: str, pictures: Pictures | None, *, local: bool) -> None:
@@ -140,7 +140,7 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
         ]
         fetched = {name: Path(client.download_artifacts(run.info.run_id, name)) for name in names}
         files = {name: path.read_bytes() for name, path in fetched.items() if path.is_file()}
-    assert files == {"report.html": b"<p>all</p>", "plots/map.svg": b"<svg/>", "table.md": b"# two"}
+    assert files == {"report.html": b"<p>all</p>", "plots/differences.svg": b"<svg/>", "table.md": b"# two"}
 
 
 @pytest.mark.slow
