@@ -71,7 +71,7 @@ RESNET = Model("resnet_small", {"depth": 8}, label="resnet8")
 """A residual network that is trained from pixels."""
 
 HUMAN = "cifar100_confusion.csv"
-"""How often people gave each class each name, a file in the data folder; ``docs/results/photos.md`` says how to make it."""
+"""How often people gave each class each name, a file in the data folder; ``docs/results/photos.md`` says how."""
 
 _TRIALS, _SEEDS = 60, 9  # of every arm, shared out among its searches
 _SEARCHES = Protocol(searches=3)

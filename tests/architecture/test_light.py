@@ -231,4 +231,7 @@ def test_a_study_that_is_done_starts_no_ray(
         assert "0 trials ran" in out
         assert "ray" not in loaded and ("matplotlib" in loaded) == drawn
         (report,) = (folder / "runs" / "mlflow-artifacts").glob("*/*/artifacts/report.html")
-        assert "They are level." in report.read_text() and (report.parent / "plots" / "differences.svg").is_file()
+        assert (
+            "They are level." in report.read_text()
+            and (report.parent / "plots" / "differences.svg").is_file()
+        )

@@ -79,7 +79,9 @@ class Disk:
 
     def remount(self, how: str) -> None:
         enter = ["nsenter", "--target", str(self.process.pid), "--user", "--mount"]
-        subprocess.run([*enter, "mount", "-o", f"remount,{how}", self.folder], check=True)
+        command = [*enter, "mount", "-o", f"remount,{how}", self.folder]
+        # It is busy while a file is open for writing.
+        until(lambda: subprocess.run(command, check=False).returncode == 0, f"it is {how}", self.process)
 
     def says(self, what: str) -> bool:
         return what in self.log.read_text()

@@ -24,7 +24,7 @@ from topk_platform.data.folders import data_folder
 from topk_platform.data.images.backbones import load_backbone, weights_hash
 from topk_platform.data.images.features import features_of
 from topk_platform.data.population import Population, Source, with_files
-from topk_platform.errors import UserError, as_user_error
+from topk_platform.errors import MissingDataError, UserError, as_user_error
 from topk_platform.references import check_arguments, is_reference, look_up
 from topk_platform.specs import FEATURES, Regime, images_of
 
@@ -184,6 +184,11 @@ def _call(name: str, function: Callable[..., Any], /, **arguments: Any) -> Datas
     with as_user_error(f"dataset {name}"):
         try:
             dataset = function(**arguments)
+        except FileNotFoundError as error:
+            raise MissingDataError(
+                f"dataset {name}: there is no {error.filename}: put it there, or name the folder of datasets with "
+                "--data DIR or TOPK_DATA"
+            ) from error
         except OSError as error:
             raise UserError(f"dataset {name} cannot be read: {error}") from error
         except UserError as error:

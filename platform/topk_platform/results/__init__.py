@@ -1,8 +1,8 @@
-"""A study's results as values: its table, statistics, claims, tuning and findings.
+"""A study's results as values: its table, statistics, claims and findings.
 
 - a table's way: ``from_store`` takes the rows that count, ``runs`` has those of each arm, ``contrasts`` their means and
   differences with ``intervals`` and the part of the ``images``, ``significance`` tests them, and ``cells`` marks them;
-- ``decisions`` decides claims, ``tuning`` looks at searches, and ``by_class`` at classes;
+- ``decisions`` decides claims, and ``by_class`` looks at classes;
 - ``findings`` are a table in a small file.
 
 The code that shows them is in ``topk_platform.reports``.

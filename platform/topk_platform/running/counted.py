@@ -79,10 +79,13 @@ def finished(progress: StudyProgress, identities: Mapping[str, Identity]) -> dic
     return {arm_id: fingerprint for arm_id, fingerprint in trained_on.items() if fingerprint}
 
 
-def outdated(ledger: Ledger, counted: Mapping[str, Identity], left: Collection[str]) -> list[str]:
+def outdated(
+    study: Study, ledger: Ledger, counted: Mapping[str, Identity], left: Collection[str]
+) -> list[str]:
     """Return why recorded trials do not count, a line for each reason; the reason with the most trials comes first.
 
     Args:
+        study: The study as it is defined now.
         ledger: The ledger with the trials.
         counted: Which rows count, by arm ID.
         left: The IDs of the arms that have trials left to run; the others are not reported.
@@ -91,11 +94,15 @@ def outdated(ledger: Ledger, counted: Mapping[str, Identity], left: Collection[s
         return []
     rows = RowViews(ledger.read("trials", _KIND))
     trials, arms = Counter[str](), defaultdict[str, set[str]](set)
+    renewed = {arm.name for arm in study.arms if study.arm_id(arm) in left}
     # There are few kinds of many rows.
     for kind, count in Counter(zip(*map(rows.column, _KIND), strict=True)).items():
         row = dict(zip(_KIND, kind, strict=True))
         identity = counted[row["arm_id"]] if row["arm_id"] in left else Identity()
-        if why := identity.excludes(row):
+        why = identity.excludes(row)
+        if row["arm"] in renewed and row["arm_id"] not in counted:
+            why = "the study has changed"
+        if why:
             if why == "other code":
                 changed = differences(row["code_version"], identity.code_version)
                 why = f"the code has changed: {first_few(changed, _NAMED)}"

@@ -252,7 +252,7 @@ class _Run:
             notified(Event("begun"))
             return Outcome()
         left = [arm_id for arm_id, arm in progress.arms.items() if arm.left]
-        notified(Event("begun", why="; ".join(outdated(self.ledger, self.counted, left))))
+        notified(Event("begun", why="; ".join(outdated(self.part, self.ledger, self.counted, left))))
         from topk_platform.running import tuner as tuning  # noqa: PLC0415 - Ray, which a finished study does not need
 
         with Noting(self.folder, watch):

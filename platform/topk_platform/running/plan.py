@@ -179,7 +179,7 @@ def _plan_with_data(
             recorded_seconds({arm.arm_id: arm.arm for arm in unknown}) if lacking else trial_seconds(unknown)
         )
     made = _plan(study, progress, histories, timed, options.workers)
-    why = tuple(outdated(rows.ledger, counted, left))
+    why = tuple(outdated(study, rows.ledger, counted, left))
     return replace(made, outdated=why, samples=samples, notes=notes, lacking=tuple(lacking))
 
 

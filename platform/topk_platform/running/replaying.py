@@ -96,12 +96,16 @@ def replay(
     for member in trials:
         trusted.check_arm(f"trial {member.key}", member.arm)
     # These import torch, which is not needed for the errors above.
-    from topk_platform.data import data_at  # noqa: PLC0415
-    from topk_platform.training import environment, finish, run_trials  # noqa: PLC0415
+    from topk_platform.data import data_at, load  # noqa: PLC0415
+    from topk_platform.models import check_model  # noqa: PLC0415
+    from topk_platform.training import check_parameters, environment, finish, run_trials  # noqa: PLC0415
 
     with data_at(data), TemporaryDirectory() as folder:
         for name in references(trial.arm):
             import_reference(name)
+        load(trial.arm.regime)  # what cannot be read or built is an error here, not a failed trial
+        check_model(trial.arm.model)
+        check_parameters(trial.arm.loss, trial.setting.own)
         changed = differences(trial.code_version, loaded_version(trial.arm))
         scratch = Store.open(folder)
         records = finish(run_trials(trials, StoreKeeper(scratch, math.inf, pauses=())))

@@ -228,6 +228,47 @@ def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
     assert any(name.endswith(".parquet") for name in sums.log)
 
 
+@pytest.fixture
+def checkpointed(tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, int]:
+    """A store as a process leaves it that is killed between its second checkpoint and the checksums of it."""
+    monkeypatch.setattr(checksums, "CHECKPOINT_INTERVAL", 5)
+    monkeypatch.setitem(delta._CONFIGURATION, "delta.checkpointInterval", "5")
+    written, left, number = tmp_path / "written", tmp_path / "left", 0
+    folder, sums = written / "s" / "ledger", tmp_path / "sums"
+    with Ledger.open(Store.open(written), "s").writing(study) as writer:
+        while len([*folder.glob("_delta_log/*.checkpoint.parquet")]) < 2:
+            shutil.rmtree(sums, ignore_errors=True)
+            shutil.copytree(folder / "_checksums", sums)
+            writer.table.append(rows(record(study, number), writer.table))
+            number += 1
+        shutil.copytree(written, left, ignore=shutil.ignore_patterns("lease"))
+    shutil.rmtree(left / "s" / "ledger" / "_checksums")
+    shutil.copytree(sums, left / "s" / "ledger" / "_checksums")
+    return Ledger.open(Store.open(left), "s"), number
+
+
+def test_a_kill_between_a_checkpoint_and_its_checksums_loses_nothing(
+    checkpointed: tuple[Ledger, int],
+) -> None:
+    ledger, count = checkpointed
+    assert numbers(ledger) == list(range(count))
+
+
+def test_without_checksums_a_log_may_begin_at_a_checkpoint(
+    checkpointed: tuple[Ledger, int], tmp_path: Path
+) -> None:
+    """Delta Lake deletes commits that are older than a day when it makes a checkpoint."""
+    ledger, count = checkpointed
+    folder = tmp_path / "left" / "s" / "ledger"
+    shutil.rmtree(folder / "_checksums")
+    last = max(folder.glob("_delta_log/*.checkpoint.parquet")).name.partition(".")[0]
+    for path in folder.glob("_delta_log/0*.json"):
+        if path.stem < last:
+            path.unlink()
+    repair("s", tmp_path / "left")
+    assert numbers(ledger) == list(range(count))
+
+
 def test_a_damaged_part_is_not_compacted_into_a_sound_one(
     tmp_path: Path, ledger: Ledger, study: Study, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,12 +209,21 @@ def test_why_recorded_trials_of_unfinished_arms_do_not_count(
     ledger = fake_run(STUDY, tmp_path, lambda trial: 0.5, identities=identities)
     now = dict.fromkeys(identities, counted)
     lines = [f"6 recorded trials of r/linear/cross_entropy and 1 more: {why}"] if why else []
-    assert outdated(ledger, now, list(now)) == lines
-    assert [line[:36] for line in outdated(ledger, now, [*now][:1])] == [
+    assert outdated(STUDY, ledger, now, list(now)) == lines
+    assert [line[:36] for line in outdated(STUDY, ledger, now, [*now][:1])] == [
         "3 recorded trials of r/linear/cross_"
     ] * len(lines)
     assert (
-        outdated(ledger, now, [])
-        == outdated(Ledger.open(Store.open(tmp_path / "new"), "s"), now, list(now))
+        outdated(STUDY, ledger, now, [])
+        == outdated(STUDY, Ledger.open(Store.open(tmp_path / "new"), "s"), now, list(now))
         == []
     )
+
+
+def test_trials_of_an_arm_that_has_changed_do_not_count(tmp_path: Path) -> None:
+    identities = {STUDY.arm_id(arm): Identity(CODE, "f", HERE) for arm in ARMS}
+    ledger = fake_run(STUDY, tmp_path, lambda trial: 0.5, identities=identities)
+    longer = replace(STUDY, arms=tuple(replace(arm, recipe=Recipe(arm.recipe.epochs + 1)) for arm in ARMS))
+    now = {longer.arm_id(arm): Identity(CODE, "f", HERE) for arm in longer.arms}
+    (line,) = outdated(longer, ledger, now, list(now))
+    assert line == "6 recorded trials of r/linear/cross_entropy and 1 more: the study has changed"

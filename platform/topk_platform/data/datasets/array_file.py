@@ -64,7 +64,9 @@ def array_file(file: str, groups: str = "", copies: str = "refuse") -> Dataset:
 
 def _read(file: Path) -> Mapping[Any, Array]:
     if not file.is_file():
-        raise MissingDataError(f"there is no file {file}")
+        raise MissingDataError(
+            f"there is no file {file}: put it there, or name the folder of datasets with --data DIR or TOPK_DATA"
+        )
     try:
         if file.suffix == ".npz":
             with np.load(file) as arrays:

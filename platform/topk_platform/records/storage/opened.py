@@ -107,6 +107,8 @@ class Opened:
                 raise damaged(store, f"{folder}/_checksums", "missing")
             try:
                 return cls.checked(store, folder, sums)
+            except FileNotFoundError:  # the writer has deleted an old file of the log meanwhile
+                continue
             except DamagedError:
                 if newest(store, folder) == sums:  # else the writer has replaced files of the log meanwhile
                     raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from filelock import FileLock, Timeout
 
 from topk_platform.errors import UserError, reason
 
@@ -28,6 +30,7 @@ RAYS = "r"
 """The name of Ray's folder in the folder of a run. It is short, because the paths of Unix sockets must be short."""
 
 _PREFIX = "topk-"
+_LOCK = ".topk-run.lock"
 _NEEDED_BYTES = 2**20
 _END_SECONDS = 5.0
 # The longest path of a Unix socket, less what Ray adds to its folder, with a process id of seven digits.
@@ -52,6 +55,9 @@ def ray_folder() -> Path:
 def scratch_folder(root: Path | None = None) -> Iterator[str]:
     """Yield a new folder that its owner alone can enter, and delete it at the end.
 
+    Folders of drivers that are gone, and whose other processes are gone too, are deleted as well. A lock in each folder
+    says whether its driver lives; unlike a process id, this works across containers.
+
     Args:
         root: The folder in which it is created; by default the system's folder for temporary files.
 
@@ -59,18 +65,41 @@ def scratch_folder(root: Path | None = None) -> Iterator[str]:
         UserError: if the folder cannot be made, or has no space left.
     """
     try:
-        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=root)
-        with tempfile.TemporaryFile(dir=folder) as file:
+        root = root or Path(tempfile.gettempdir())
+        _sweep(root)
+        # It gets its name once its lock is held, because another driver would delete it otherwise.
+        unnamed = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=root))
+        with tempfile.TemporaryFile(dir=unnamed) as file:
             file.write(bytes(_NEEDED_BYTES))
     except OSError as error:
         raise UserError(
             f"the folder for temporary files, {root or 'TMPDIR'}, must be one that can be written to, with some space "
             f"left: {reason(error)}. RAY_TMPDIR or TMPDIR names another"
         ) from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with FileLock(unnamed / _LOCK):
+        folder = unnamed.rename(root / unnamed.name.removeprefix("."))
+        try:
+            yield str(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(root: Path) -> None:
+    for left in root.glob(f"{_PREFIX}*/"):
+        # The Ray of a driver that was killed ends a little later.
+        if _is_ours(left) and not any(_started_with(str(left))):
+            # The lock may be held by its driver, or deleted meanwhile.
+            with suppress(Timeout, OSError), FileLock(left / _LOCK, timeout=0):
+                shutil.rmtree(left)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Return whether a folder was made here, by this user; nobody else can have put anything into it."""
+    with suppress(OSError):
+        status = folder.lstat()
+        private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IRWXU
+        return private and status.st_uid == os.getuid() and (folder / _LOCK).is_file()
+    return False
 
 
 def _started_with(path: str) -> Iterator[psutil.Process]:

@@ -1,4 +1,4 @@
-"""The folders for Ray's and Tune's files, and interrupts that wait."""
+"""The folders for Ray's and Tune's files: of drivers that live, that have ended and that were killed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,16 @@ from topk_platform.errors import UserError
 from topk_platform.running.cluster import connecting as starting
 from topk_platform.running.cluster.driver_process import interrupts_wait, ray_folder, scratch_folder
 from topk_studies import digits
+
+HOLD = """
+import sys, tempfile
+tempfile.tempdir = sys.argv[1]
+from topk_platform.running.cluster.driver_process import scratch_folder
+with scratch_folder() as folder:
+    open(folder + "/something", "w").close()
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
 
 OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
 ENTER = """
@@ -34,6 +46,20 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@contextmanager
+def running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
+    line = [sys.executable, "-c", *map(str, command)]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def left_by_a_killed_driver(temporary: Path) -> Path:
+    with running(HOLD, temporary) as other:
+        assert other.stdout is not None
+        return Path(other.stdout.readline().strip())
+
+
 def test_it_is_its_owners_alone_and_nothing_is_left_at_the_end(temporary: Path) -> None:
     before = os.umask(0)
     try:
@@ -44,6 +70,48 @@ def test_it_is_its_owners_alone_and_nothing_is_left_at_the_end(temporary: Path) 
     finally:
         os.umask(before)
     assert not list(temporary.iterdir())
+
+
+def test_what_a_killed_driver_left_is_swept_and_what_a_living_one_holds_is_not(temporary: Path) -> None:
+    with running(HOLD, temporary) as other:
+        assert other.stdout is not None
+        held = Path(other.stdout.readline().strip())
+        with scratch_folder() as folder:
+            assert (held / "something").exists()
+            assert {*temporary.iterdir()} == {held, Path(folder)}
+        other.kill()
+        other.wait()
+        assert held.exists()
+        with scratch_folder():
+            assert not held.exists()
+    assert not list(temporary.iterdir())
+
+
+def test_what_is_not_of_a_run_of_this_users_stays(temporary: Path) -> None:
+    """Of the same name: a folder of the user's, one that others can write to, and a link to what a driver left."""
+    (temporary / "topk-studies").mkdir(mode=0o700)
+    left = left_by_a_killed_driver(temporary)
+    open_to_all = left.rename(temporary / "topk-open")
+    open_to_all.chmod(0o777)
+    elsewhere = left_by_a_killed_driver(temporary).rename(temporary / "elsewhere")
+    (temporary / "topk-link").symlink_to(elsewhere)
+    with scratch_folder():
+        pass
+    names = {path.name for path in temporary.iterdir()}
+    assert names == {"topk-studies", "topk-open", "elsewhere", "topk-link"}
+    assert (elsewhere / "something").exists()
+
+
+def test_what_a_process_of_a_killed_driver_still_uses_stays_until_it_has_ended(temporary: Path) -> None:
+    left = left_by_a_killed_driver(temporary)
+    code = "import sys; print(flush=True); sys.stdin.read()"
+    with running(code, f"--session-dir={left}/r/session") as agent:
+        assert agent.stdout is not None
+        agent.stdout.readline()
+        with scratch_folder():
+            assert left.exists()
+    with scratch_folder():
+        assert not left.exists()
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(temporary: Path) -> None:
