@@ -93,13 +93,13 @@ def test_what_is_not_of_a_run_of_this_users_stays(temporary: Path) -> None:
     left = left_by_a_killed_driver(temporary)
     open_to_all = left.rename(temporary / "topk-open")
     open_to_all.chmod(0o777)
-    elsewhere = left_by_a_killed_driver(temporary).rename(temporary / "elsewhere")
-    (temporary / "topk-link").symlink_to(elsewhere)
+    other = left_by_a_killed_driver(temporary).rename(temporary / "other")
+    (temporary / "topk-link").symlink_to(other)
     with scratch_folder():
         pass
     names = {path.name for path in temporary.iterdir()}
-    assert names == {"topk-studies", "topk-open", "elsewhere", "topk-link"}
-    assert (elsewhere / "something").exists()
+    assert names == {"topk-studies", "topk-open", "other", "topk-link"}
+    assert (other / "something").exists()
 
 
 def test_what_a_process_of_a_killed_driver_still_uses_stays_until_it_has_ended(temporary: Path) -> None:
