@@ -49,7 +49,8 @@ break: $(VENV)/.test
 	BREAK_SEED=$(BREAK_SEED) BREAK_CASES=$(BREAK_CASES) BREAK_KILLS=$(BREAK_KILLS) \
 	$(BIN)/python -m pytest tests -n 2 --dist worksteal -m breaks -rA --timeout 0
 
-# Clusters of several hosts on this machine, by network namespaces, which want root; and Ray's jobs.
+# Clusters of several hosts on this machine, by network namespaces, which want root; Ray's jobs, and Slurm where it is
+# installed.
 test-hosts: $(VENV)/.test
 	$(BIN)/python -m pytest tests/end_to_end -m hosts
 

@@ -49,7 +49,7 @@ def test_a_shell_can_read_it(script: Path) -> None:
     assert subprocess.run([shell, "-n", script]).returncode == 0
 
 
-# slurm.sh, with stand-ins for Slurm's programs
+# slurm.sh, with stand-ins; the real thing: end_to_end/test_slurm.py
 
 TOPK = """#!/bin/bash
 echo "$*" >> "$NOTES/called"

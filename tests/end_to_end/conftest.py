@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,25 @@ os.environ["RAY_AUTH_MODE"] = "disabled"
 
 SOURCES = Path(__file__).with_name("lab")
 collect_ignore = [str(SOURCES)]
+
+
+RAYS_LOGS = ("gcs_server.out", "raylet.out", "python-core-driver-*.log")
+LINES = 80
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of Ray's logs with a failed test, because they are deleted when its Ray ends."""
+    report = yield
+    if report.failed and "RAY_TMPDIR" in os.environ:
+        report.sections += ends_of_logs(Path(os.environ["RAY_TMPDIR"]))
+    return report
+
+
+def ends_of_logs(folder: Path) -> list[tuple[str, str]]:
+    """Return the last lines of the logs of each Ray in a folder, with their names."""
+    logs = sorted(file for pattern in RAYS_LOGS for file in folder.glob(f"**/session_2*/logs/{pattern}"))
+    return [(file.name, "\n".join(file.read_text(errors="replace").splitlines()[-LINES:])) for file in logs]
 
 
 def fill(folder: Path) -> None:

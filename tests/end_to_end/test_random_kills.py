@@ -79,6 +79,7 @@ def strike(kill: Kill, lab: Any, process: Any) -> None:
     named = {pid: name for pid, name in running.items() if name.startswith("ray::")}
     workers = sorted(pid for pid, name in named.items() if "Agent" not in name)
     victims = {"worker": workers[:1], "driver": [process.pid], "everything": [process.pid, *running]}
+    assert victims[kill.victim], (kill, running)
     for pid in victims[kill.victim]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -133,6 +134,7 @@ def test_kills_change_nothing(
             sys.stderr.write(f"seed {SEED}, {left} left: {kill}\n")
             left -= 1
             if run_and_kill(kill, lab, store):
+                assert not aimed, f"the study ended before {kill}"
                 break
         lab.topk("run", "my_lab:study", "--workers", "2", "--store", store)
         check_undisturbed(store, reference)

@@ -46,9 +46,9 @@ def refusal() -> str:
     if subprocess.run([*_ALONE, "true"], check=False, capture_output=True).returncode:
         return "this system makes no namespaces"
     made = subprocess.run(
-        ["ip", "link", "add", "topk-try", "type", "bridge"], check=False, capture_output=True
+        ["ip", "link", "add", f"topk-{os.getpid()}", "type", "bridge"], check=False, capture_output=True
     )
-    subprocess.run(["ip", "link", "delete", "topk-try"], check=False, capture_output=True)
+    subprocess.run(["ip", "link", "delete", f"topk-{os.getpid()}"], check=False, capture_output=True)
     return "this system makes no bridges" if made.returncode else ""
 
 

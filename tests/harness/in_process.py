@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -29,6 +30,7 @@ def topk(*words: str | Path) -> Said:
     out, err = io.StringIO(), io.StringIO()
     with (
         patch.object(sys, "argv", ["topk", *map(str, words)]),
+        patch.dict(os.environ, COLUMNS="200", NO_COLOR="1"),
         redirect_stdout(out),
         redirect_stderr(err),
         pytest.raises(SystemExit) as ended,

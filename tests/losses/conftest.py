@@ -9,13 +9,13 @@ from topk_losses.testing import oracles
 TRACED = ("test_compiles_to_one_graph", "test_exports_for_any_number_of_rows")
 COMPILED = ("TestLabelSmoothing", "TestLDAM", "TestTopKHinge", "TestTopKGrouping")
 """One loss of each kind that is traced within a second: softmax, margins, the K largest, groups."""
-SLOW_TWICE = (
+TWICE_IN_THEIR_FOLDERS = (
     *("TestSoftTopKLoss", "TestExactNoisedTopKHinge"),
     *("TestSortingTopKCrossEntropy", "TestLogisticSortingTopKCrossEntropy"),
     *("TestExactNoisedImbalancedTopKHinge", "TestBoundedSoftTopK", "TestLaplacianSoftTopK"),
     *("TestGaussianSoftTopK", "TestClippedSoftTopK", "TestCubicSoftTopK", "TestMidpointSoftTopK"),
 )
-"""Losses whose second derivatives take long; those of their operators are checked as well."""
+"""Losses whose second derivatives take long, and are checked by a `test_derivatives` of their folders as well."""
 
 
 def pytest_collection_modifyitems(items):
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items):
         name, kind = getattr(item, "originalname", ""), getattr(item, "cls", None)
         if kind and name in TRACED and kind.__name__ not in COMPILED:
             item.add_marker("slow")
-        if kind and name == "test_second_derivative" and kind.__name__ in SLOW_TWICE:
+        if kind and name == "test_second_derivative" and kind.__name__ in TWICE_IN_THEIR_FOLDERS:
             item.add_marker("slow")
 
 

@@ -90,6 +90,13 @@ def test_the_smooth_svm_of_every_k_is_the_sum_over_all_subsets(classes, tau, ass
         assert_matches_oracle("smooth_topk_svm", classes, given, soft=False, rows=6)
 
 
+@pytest.mark.parametrize("classes", [2, 4, 9])
+def test_groups_of_every_size_are_those_of_the_definition(classes, assert_matches_oracle):
+    for given in each_k(*range(1, classes)):
+        assert_matches_oracle("topk_grouping", classes, given)
+        assert_matches_oracle("topk_transition", classes, given)
+
+
 def entropy(s, y, **options):
     return tf.cross_entropy(s, y, **options)
 

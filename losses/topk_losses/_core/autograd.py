@@ -25,7 +25,7 @@ Kept = TypeVar("Kept", bound=tuple[Tensor, ...])
 
 
 class Rule(ABC, Generic[Kept]):
-    """One loss in one backend: scores ``(N, L)`` and labels ``(N, 1)`` to losses ``(N,)``.
+    """One loss in one backend: scores ``(N, L)`` and labels ``(N, 1)``, or ``(N,)`` if complete, to losses.
 
     Further inputs, such as a margin, come after the labels, in the same order everywhere.
 
@@ -86,7 +86,7 @@ class RuleOfLabels(Rule[Kept]):
 
 
 def losses_by(rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input) -> Tensor:
-    """The rule's losses ``(N,)`` of scores ``(N, L)`` and labels ``(N, 1)``."""
+    """The rule's losses ``(N,)`` of scores ``(N, L)`` and labels ``(N, 1)``, or ``(N,)`` for a complete rule."""
     scores = scores if rule.narrow else computing(scores)
     if torch.compiler.is_compiling() or in_forward_mode():
         return rule.plain(scores, labels, *inputs)

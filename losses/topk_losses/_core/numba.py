@@ -24,7 +24,7 @@ __all__ = ["array", "compiled", "empty", "in_parts", "is_there", "numbers", "ove
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_NUMPY = lazily("numpy")  # which is installed where Numba is
+_NUMPY = lazily("numpy")  # NumPy is installed wherever Numba is
 
 DTYPES = (torch.float32, torch.float64)
 SCORES_PER_THREAD = 2**18  # the fewest scores for which a thread saves more time than it costs
@@ -105,7 +105,7 @@ def _number(value: float, dtype: torch.dtype) -> Any:
 
 
 def empty(dtype: Any, *shape: int) -> Any:
-    """A new array of NumPy's; ``torch.from_numpy`` makes its tensor, in half the time of a tensor and its array."""
+    """Return a new array of NumPy's. It and ``torch.from_numpy`` take half the time of a tensor and its array."""
     return _NUMPY().empty(shape, dtype)
 
 

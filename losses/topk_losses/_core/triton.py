@@ -102,7 +102,7 @@ def _failure(
     with_gradient: bool,
 ) -> str | None:
     row = torch.zeros(1, classes, dtype=dtype, device=device)
-    labels = torch.zeros(1, dtype=torch.int64, device=device)
+    labels = torch.zeros((1,) if rule.complete else (1, 1), dtype=torch.int64, device=device)
     given = [0.0 if kind is None else torch.zeros(1, dtype=kind, device=device) for kind in inputs]
     try:
         losses, kept = rule.forward(row, labels, *given, with_gradient=with_gradient)

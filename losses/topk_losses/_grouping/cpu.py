@@ -9,10 +9,10 @@ from torch import Tensor
 
 from topk_losses._core import numba
 from topk_losses._core.backends import lazily
-from topk_losses._grouping.plain import PlainUnion
+from topk_losses._grouping.plain import PlainGrouping
 from topk_losses._rows.selection import largest
 
-__all__ = ["NumbaUnion", "refusal"]
+__all__ = ["NumbaGrouping", "refusal"]
 
 KERNELS = lazily("topk_losses._grouping.cpu_kernels")
 
@@ -31,7 +31,7 @@ def refusal(scores: Tensor) -> str | None:
     return numba.refusal(scores, (torch.float32,))
 
 
-class NumbaUnion(PlainUnion):
+class NumbaGrouping(PlainGrouping):
     """Top-K grouping and transition in two kernels, each of which reads a row once."""
 
     keeps = Kept
@@ -47,7 +47,7 @@ class NumbaUnion(PlainUnion):
 
         def part(first: int, last: int) -> None:
             buffers = KERNELS().buffers_for(classes)
-            KERNELS().union_forward(
+            KERNELS().grouping_forward(
                 *arrays, self.transition, self.detach_weight, *outputs, buffers, first, last
             )
 
@@ -61,6 +61,6 @@ class NumbaUnion(PlainUnion):
         arrays = [numba.array(tensor) for tensor in tensors]
         arrays[1] = arrays[1].reshape(-1)
         numba.over_rows(
-            lambda first, last: KERNELS().union_backward(*arrays, out.numpy(), first, last), scores
+            lambda first, last: KERNELS().grouping_backward(*arrays, out.numpy(), first, last), scores
         )
         return (out,)

@@ -20,7 +20,7 @@ from topk_losses._core.numba_kernels import (
     sum_of,
 )
 
-__all__ = ["KEPT", "buffers_for", "union_backward", "union_forward"]
+__all__ = ["KEPT", "buffers_for", "grouping_backward", "grouping_forward"]
 
 
 KEPT = 4  # numbers kept per row: the largest score, and factors for all classes, for the K best and for the label
@@ -60,7 +60,7 @@ def _numbers(
 
 
 @entry
-def union_forward(
+def grouping_forward(
     scores: Floats,
     labels: Integers,
     places: Integers,
@@ -103,7 +103,7 @@ def union_forward(
 
 
 @entry
-def union_backward(
+def grouping_backward(
     scores: Floats,
     labels: Integers,
     places: Integers,

@@ -19,7 +19,7 @@ from topk_losses._core.autograd import RuleOfLabels
 from topk_losses._core.shapes import log_softmax, softmax
 from topk_losses._rows.selection import among, largest
 
-__all__ = ["PlainUnion"]
+__all__ = ["PlainGrouping"]
 
 
 class Kept(NamedTuple):
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlainUnion(RuleOfLabels[Any]):
+class PlainGrouping(RuleOfLabels[Any]):
     """Top-K grouping (``transition=False``) and top-K transition in torch."""
 
     keeps: ClassVar[Callable[..., Any]] = Kept

@@ -1,10 +1,7 @@
 r"""The noised top-K operator and hinge on the CPU, with draws by a kernel that Numba compiles.
 
-Only values that exceed a threshold are drawn. Let ``X_i = x_i + Z_i`` with independent standard normal Z_i, Φ their
-distribution function, and u any threshold. If at least k of the X_i exceed u, the k-th largest and its class depend
-only on those. Three steps draw the set ``{(i, X_i) : X_i > u}`` with its exact distribution, for any threshold and any
-gaps, which only affect the amount of work. Scores are in units of ε from the row's centre, its k-th largest score or
-slightly less.
+Only values that exceed a threshold are drawn, by the three steps of ``exceedances.py``, whose proof holds for any
+threshold and any gaps. Scores are in units of ε from the row's centre, its k-th largest score or slightly less.
 
 *Bins.* The classes down to 6.2 below the centre are put into bins of width 0.2. The threshold u is the highest upper
 edge of a bin such that ``k + 2.5 sqrt(k) + 1`` noisy scores are expected to exceed it, but at least -2.8.
@@ -18,9 +15,7 @@ rejection: ``Z = g + E/λ`` with ``λ = (g + sqrt(g² + 4))/2`` is kept with pro
 another exponential variable is at least ``(Z - λ)²/2``. The classes below all bins are thinned in the same way, by a
 walk over the cells of all classes that skips those in bins.
 
-*Completion.* In a draw with fewer than k values above u, all others are, given this, independent normal variables
-truncated at u, and are drawn as such. Which draws need this depends only on the values above u, so it agrees with
-everything drawn before.
+*Completion.* In a draw with fewer than k values above u, all others are drawn given that they do not exceed u.
 
 Several draws are made side by side (in lanes); min and max of whole rows of lanes find the k largest of each.
 
@@ -51,7 +46,7 @@ KERNELS = lazily("topk_losses._noised.cpu_kernels")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)  # half precision becomes float32 first
 MOST_K = 64  # finding the k largest takes k steps per value
 LEAST_EPSILON = 1e-300  # the reciprocal is still finite
-SPARE = 2.5  # how many standard deviations above k the expected number of values above u is
+SPARE = 2.5  # how many standard deviations above k the expected number of exceedances is
 LEAST_WORK = 4800  # the fewest draws per generator: creating one takes as long as some hundred draws
 ROW_COST = 20  # the fixed cost of a row, in draws
 LONG = 64  # classes; in shorter rows a draw costs proportionally less

@@ -98,6 +98,7 @@ def _draw_each(
     classes: Integers,
     noise: Floats,
 ) -> None:
+    """The loop of :func:`draw_rows`, compiled without reference counting because it makes no arrays."""
     (maxima, largest), candidates, binned, tiers, block, completion = buffers
     for n in range(len(scores)):
         row = scores[n]

@@ -1,4 +1,8 @@
-"""Draws of the k-th largest noisy score: its class in each draw, and its mean noise."""
+"""Draws of the k-th largest noisy score: its class in each draw, and its mean noise.
+
+For long rows whose values can be read, only values that exceed a threshold are drawn, as ``exceedances.py`` explains
+and proves. It also chooses the thresholds; ``columns.py`` draws.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,18 @@ from topk_losses._core import numba
 from topk_losses._core.backends import choose
 from topk_losses._core.checks import values_are_readable
 from topk_losses._noised import cpu
+from topk_losses._noised.columns import Columns
+from topk_losses._noised.exceedances import find_threshold
+from topk_losses._noised.kth_largest import LONGEST, kth_largest
+from topk_losses._rows.selection import grouped
 
 __all__ = ["Draws", "Generators", "check_generators", "noised_draws", "seeds_of", "shares"]
 
-AT_ONCE = 2**20  # numbers drawn at once, to fit into the cache
+SHORTEST = 64  # rows with fewer classes than this, or than 8 k, are drawn in full
+FEW_CLASSES, MANY_DRAWS = 48, 2**11  # for so few classes and so many draws, draws are sorted side by side
+SCORES_AT_ONCE = 2**20  # scores whose exceedances are drawn at once, to fit into the cache
+COLUMNS_AT_ONCE = 2**14  # columns that are sorted at once, for the same reason
+CACHED = 2**18  # numbers drawn in full for several generators at once, for the same reason
 
 
 class Draws(NamedTuple):
@@ -40,22 +52,25 @@ def noised_draws(
     Several generators divide the rows evenly, in order, and each draws what it would draw for its share alone.
     """
     scores = scores.detach()
+    rows, classes = scores.shape
     if noise is not None or epsilon == 0:
-        return _in_full(scores, k, epsilon, samples, noise, None)
-    if len(scores) and choose("noise", numba=lambda _: cpu.refusal(scores, k, epsilon)) == "numba":
+        return _in_full(scores, k, epsilon, samples, noise, generator)
+    if rows and choose("noise", numba=lambda _: cpu.refusal(scores, k, epsilon)) == "numba":
         return _compiled(scores, k, epsilon, samples, generator)
-    parts = [_in_pieces(share, k, epsilon, samples, one) for share, one in shares(scores, generator)]
-    return _joined(parts)
-
-
-def _in_pieces(
-    scores: Tensor, k: int, epsilon: float, samples: int, generator: torch.Generator | None
-) -> Draws:
-    """Draws of so many rows at once that their noise takes little memory; of all rows in a graph."""
-    if not values_are_readable(scores):
+    if rows and classes >= max(SHORTEST, 8 * k) and values_are_readable(scores):
+        at_once = max(1, SCORES_AT_ONCE // classes)
+        return _joined(
+            [
+                _by_exceedances(part, k, epsilon, samples, one)
+                for share, one in shares(scores, generator)
+                for part in torch.split(share, at_once)
+            ]
+        )
+    alone = generator is None or isinstance(generator, torch.Generator)
+    if alone or samples * scores.numel() <= CACHED:
         return _in_full(scores, k, epsilon, samples, None, generator)
-    pieces = torch.split(scores, max(1, AT_ONCE // (samples * scores.shape[1])))
-    return _joined([_in_full(piece, k, epsilon, samples, None, generator) for piece in pieces])
+    parts = [_in_full(part, k, epsilon, samples, None, one) for part, one in shares(scores, generator)]
+    return _joined(parts)
 
 
 def _joined(parts: Sequence[Draws]) -> Draws:
@@ -76,24 +91,26 @@ def _compiled(scores: Tensor, k: int, epsilon: float, samples: int, generator: G
 
 
 def _in_full(
-    scores: Tensor,
-    k: int,
-    epsilon: float,
-    samples: int,
-    noise: Tensor | None,
-    generator: torch.Generator | None,
+    scores: Tensor, k: int, epsilon: float, samples: int, noise: Tensor | None, generator: Generators
 ) -> Draws:
     if epsilon == 0:
         classes = scores.topk(k).indices[:, -1:]
         return Draws(classes, torch.zeros_like(scores[:, 0]))
     if noise is None:
-        noise = _normal(samples, scores, generator).mul_(epsilon)
+        drawn = [_normal(samples, share, one) for share, one in shares(scores, generator)]
+        noise = (drawn[0] if len(drawn) == 1 else torch.cat(drawn, 1)).mul_(epsilon)
     else:
         noise = epsilon * noise.detach().to(scores.dtype)
     # Relative to the k-th largest score, so that the noise is not rounded away beside large scores.
     hard = scores.topk(k).values[:, -1:]
     noisy = scores - hard.masked_fill(hard == -torch.inf, 0) + noise
-    places = noisy.topk(k).indices[..., -1]
+    few = k <= LONGEST and scores.shape[1] <= FEW_CLASSES and len(noise) * len(scores) >= MANY_DRAWS
+    if few and values_are_readable(scores):
+        columns = noisy.permute(2, 0, 1).reshape(noisy.shape[2], -1)
+        equal = columns == kth_largest(columns, k)
+        places = equal.to(torch.uint8).argmax(0).view(noisy.shape[:2])
+    else:
+        places = noisy.topk(k).indices[..., -1]
     return Draws(places.t(), noise.gather(2, places.unsqueeze(2)).squeeze(2).mean(0))
 
 
@@ -140,6 +157,32 @@ class _Normal(torch.autograd.Function):
         if info.randomness == "same":
             return _normal(samples, models[0], generator), None
         return torch.stack([_normal(samples, model, generator) for model in models.unbind(0)]), 0
+
+
+def _by_exceedances(
+    scores: Tensor, k: int, epsilon: float, samples: int, generator: torch.Generator | None
+) -> Draws:
+    groups = grouped(scores, k)
+    usual = (groups.largest < torch.inf) & (groups.centre > -torch.inf)
+    if not usual.all():
+        return _without_unusual_rows(scores, k, epsilon, samples, generator, usual)
+    columns = Columns.of(scores, groups, find_threshold(groups, k, epsilon), k, epsilon, generator)
+    at_once = max(1, COLUMNS_AT_ONCE // len(scores))
+    blocks = [columns.draw(min(at_once, samples - b)) for b in range(0, samples, at_once)]
+    values, classes = (torch.cat(tensors) for tensors in zip(*blocks, strict=True))
+    centred = scores.gather(1, classes.t()).sub_(groups.centre.unsqueeze(1))
+    return Draws(classes.t(), values.mean(0).mul_(epsilon).sub_(centred.mean(1)))
+
+
+def _without_unusual_rows(
+    scores: Tensor, k: int, epsilon: float, samples: int, generator: torch.Generator | None, usual: Tensor
+) -> Draws:
+    """As :func:`_by_exceedances`; rows with NaN, +inf or fewer than k classes get the k-th largest score, no noise."""
+    classes = scores.topk(k).indices[:, -1:].repeat(1, samples)
+    noise = torch.zeros_like(scores[:, 0])
+    if usual.any():
+        classes[usual], noise[usual] = _by_exceedances(scores[usual], k, epsilon, samples, generator)
+    return Draws(classes, noise)
 
 
 Generators: TypeAlias = torch.Generator | Sequence[torch.Generator] | None

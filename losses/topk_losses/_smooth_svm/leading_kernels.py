@@ -28,7 +28,6 @@ __all__ = [
     "backward_buffer_for",
     "buffers_for",
     "entries",
-    "groups_of",
     "kept_per_row",
     "largest_key",
     "largest_other",
@@ -53,7 +52,7 @@ def most_taken(classes: int, k: int) -> int:
 
 
 @entry
-def groups_of(k: int) -> int:
+def _groups_of(k: int) -> int:
     """G, the number of groups."""
     return LANES * (1 + 2 * k // LANES)
 
@@ -72,7 +71,7 @@ def buffers_for(classes: int, k: int) -> tuple[Floats, Doubles]:
 
 @functools.cache
 def _lengths(classes: int, k: int) -> tuple[int, int]:
-    most, groups = most_taken(classes, k), groups_of(k)
+    most, groups = most_taken(classes, k), _groups_of(k)
     return classes + SUMMED + 2 * groups + most, (2 * most + 1) * (k + 1) + 2 * most + 5 * (k + 3)
 
 
@@ -84,7 +83,7 @@ def backward_buffer_for(k: int) -> Floats:
 @inner
 def parts_of(floats: Floats, doubles: Doubles, classes: int, k: int) -> Buffers:
     """The parts of these buffers."""
-    most, groups = most_taken(classes, k), groups_of(k)
+    most, groups = most_taken(classes, k), _groups_of(k)
     short = floats[classes:]
     square = doubles[2 * most :]
     rows = square[(2 * most + 1) * (k + 1) :]

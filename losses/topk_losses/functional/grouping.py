@@ -11,7 +11,7 @@ from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_topk
 from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
 from topk_losses._grouping import cpu
-from topk_losses._grouping.plain import PlainUnion
+from topk_losses._grouping.plain import PlainGrouping
 
 __all__ = ["topk_grouping", "topk_transition"]
 
@@ -46,7 +46,7 @@ def topk_grouping(scores: Tensor, target: Tensor, k: int, **shared: Unpack[Share
         tensor(0.0943)
     """
     check_topk(scores, k)
-    losses = _union_losses(k, transition=False)
+    losses = _grouping_losses(k, transition=False)
     return reduce_loss(losses, scores, target, Reduction(**shared))
 
 
@@ -85,20 +85,20 @@ def topk_transition(
         tensor(0.2126)
     """
     check_topk(scores, k)
-    losses = _union_losses(k, transition=True, detach_weight=detach_weight)
+    losses = _grouping_losses(k, transition=True, detach_weight=detach_weight)
     return reduce_loss(losses, scores, target, Reduction(**shared))
 
 
-def _union_losses(
+def _grouping_losses(
     k: int, transition: bool, detach_weight: bool = False
 ) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a function from rows ``(M, L)`` and labels ``(M, C)`` to the losses ``(M, C)``."""
-    plain = PlainUnion(k, transition, detach_weight)
+    plain = PlainGrouping(k, transition, detach_weight)
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         hard = labels.shape[1] == 1
-        backend = choose("topk_union", numba=lambda _: cpu.refusal(rows)) if hard else "torch"
-        rule = cpu.NumbaUnion(k, transition, detach_weight) if backend == "numba" else plain
+        backend = choose("topk_grouping", numba=lambda _: cpu.refusal(rows)) if hard else "torch"
+        rule = cpu.NumbaGrouping(k, transition, detach_weight) if backend == "numba" else plain
         return rule.losses(rows, labels)
 
     return losses

@@ -29,10 +29,11 @@ def noised_topk(
     the second derivative is 0. The expectation lies between ``s_[k] - ε·sqrt(2 log k)`` and
     ``s_[k] + ε·sqrt(2 log(L - k + 1))``; :func:`expected_topk` computes it without noise.
 
-    On the CPU, where Numba is installed, a kernel for k up to 64, in eager mode and outside ``torch.func``, draws noise
-    only where it can matter: for the leading classes, and for the others only the values above a threshold. The
-    distribution differs from that of the full draw by less than 1e-6 in total variation; the proof is in
-    ``_noised/cpu.py``. The same generator state gives other draws than in torch, which draws for all classes.
+    On the CPU, in eager mode and outside ``torch.func``, noise is drawn only where it can matter: for the leading
+    classes, and for the others only the values above a threshold. The distribution differs from that of the full draw
+    by less than 1e-6 in total variation; the proof is in ``_noised/exceedances.py``. Where Numba is installed, a kernel
+    draws for k up to 64; otherwise torch draws this way for rows of at least 64 classes and at least 8 k. The same
+    generator state gives different draws in each of these ways.
 
     Args:
         scores: s, ``(..., L)``; -inf masks a class; rows with NaN or +inf give NaN.

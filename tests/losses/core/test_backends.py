@@ -87,7 +87,7 @@ def test_a_function_can_be_decorated():
     ("loss", "operations"),
     [
         (functional.topk_hinge, ["largest"]),
-        (functional.topk_transition, ["topk_union", "largest"]),
+        (functional.topk_transition, ["topk_grouping", "largest"]),
         (functional.topk_entropy, ["largest", "exponentials"]),
         (functional.lapsum_topk_loss, ["soft_topk", "largest"]),
         (partial(functional.sorting_topk_cross_entropy, candidates=4), ["sorting", "largest"]),

@@ -42,6 +42,14 @@ def test_value_and_gradient_are_those_of_the_oracle(classes, epsilon, sample):
         torch.testing.assert_close(leaves[0].grad, leaves[1].grad, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize(("k", "classes"), [(1, 1000), (2, 1000), (6, 1000), (21, 1000), (120, 300)])
+def test_many_classes(k, classes, spread, sample):
+    rows = sample(1, classes, spread=spread)[0]
+    expected = exact_value(tuple(rows[0].tolist()), k)
+    assert expected_topk(rows, k, 1.0).item() == pytest.approx(expected, abs=1e-9)
+
+
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 10.0])
 @pytest.mark.parametrize(("k", "classes"), [(1, 5), (3, 5), (2, 1000), (6, 1000), (700, 1000)])
 def test_equal_scores_give_the_normal_order_statistics(k, classes, epsilon):
@@ -93,6 +101,13 @@ def test_ranks_add_up_to_the_classes(row, epsilon):
     torch.testing.assert_close(table.sum(0), torch.ones_like(scores), rtol=0, atol=1e-9)
     torch.testing.assert_close(table.sum(1), torch.ones_like(scores), rtol=0, atol=1e-9)
     assert (table > -1e-12).all()
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_derivatives(k, sample):
+    scores = sample(3, 5, spread=0.5)[0].requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: expected_topk(s, k, 0.5), scores)
+    assert torch.autograd.gradgradcheck(lambda s: expected_topk(s, k, 0.5), scores)
 
 
 def test_limit_without_noise(sample):

@@ -255,7 +255,7 @@ def last_row_is_right(name, rows, classes, device):
     rule, *inputs = rules[name]
     dtype = torch.float32 if name == "soft" else torch.bfloat16
     scores = torch.linspace(2, -2, classes, device=device).to(dtype).expand(rows, classes)
-    labels = torch.full((rows,), 7, device=device)
+    labels = torch.full((rows,) if rule.complete else (rows, 1), 7, device=device)
     losses, kept = rule.forward(scores, labels, *inputs, with_gradient=True)
     gradient = rule.backward(torch.ones_like(losses), scores, labels, kept)[0]
     first, last = gradient[0].double(), gradient[-1].double()

@@ -1,4 +1,4 @@
-"""Drawn in full by torch, and by kernels that draw only what exceeds a threshold: the same distribution."""
+"""Long rows on the CPU, where only what exceeds a threshold is drawn: the same distribution as the full draw."""
 
 import math
 
@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from topk_losses._noised import cpu, draws
+from topk_losses._noised import columns, cpu, draws
+from topk_losses._noised import exceedances as thresholds
+from topk_losses._noised.exceedances import exceedances, tail_probability, truncated_normal
+from topk_losses._noised.kth_largest import kth_largest
 from topk_losses._rows.selection import above, grouped
 from topk_losses.functional import expected_topk, noised_topk, noised_topk_hinge
 
@@ -75,6 +78,35 @@ def test_the_compiled_threshold_decides_about_the_work_alone(kind, spare, monkey
     assert_distributed(*draw(row, 6), row, 6)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"DEPTH": 0.0},  # in half of the draws fewer than k exceed the threshold: completion
+        {"DEPTH": 0.0, "GAP": 1.0},  # and many points
+        {"GAP": 1.0},
+        {"HIGHEST": 0},  # no table
+        {"OUTRIGHT": 10.0},  # all leading classes drawn outright
+        {"OUTRIGHT": 0.2, "DEPTH": 1.0},  # hardly one, and many points
+        {"COLUMNS_AT_ONCE": 1},  # draw by draw
+    ],
+)
+@pytest.mark.parametrize("kind", ["trained", "far ahead"])
+def test_thresholds_decide_about_the_work_alone(plain_torch, kind, settings, monkeypatch):
+    for name, value in settings.items():
+        modules = (thresholds, columns, draws)
+        monkeypatch.setattr(next(module for module in modules if hasattr(module, name)), name, value)
+    row = rows(kind)
+    assert_distributed(*draw(row, 6), row, 6)
+
+
+def test_too_high_a_threshold_is_completed(plain_torch, monkeypatch):
+    """The search's result raised so far that hardly a draw has k exceedances."""
+    result = thresholds._height
+    monkeypatch.setattr(thresholds, "_height", lambda *arguments: result(*arguments) + 1)
+    row = rows("initial")
+    assert_distributed(*draw(row, 6), row, 6)
+
+
 def test_value_and_gradient_are_of_the_same_draws(way):
     """``E[X; i is the k-th largest]`` against full draws, for the classes that are it most: 5 standard errors."""
     row, k = rows("trained"), 3
@@ -110,15 +142,6 @@ def test_same_generator_same_result_and_no_other_state(way):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_rows_are_drawn_in_pieces_one_after_the_other(plain_torch, monkeypatch):
-    scores = torch.randn(7, 30, generator=torch.Generator().manual_seed(0))
-    generator = torch.Generator().manual_seed(1)
-    pieces = [noised_topk(part, 3, 0.5, 4, generator=generator) for part in scores.split(2)]
-    monkeypatch.setattr(draws, "AT_ONCE", 2 * 4 * 30)
-    whole = noised_topk(scores, 3, 0.5, 4, generator=generator.manual_seed(1))
-    assert torch.equal(whole, torch.cat(pieces))
-
-
 def test_special_rows_leave_the_others_alone(way):
     scores = torch.randn(5, 200, generator=torch.Generator().manual_seed(0))
     scores[0, 3], scores[1, 5] = torch.nan, torch.inf
@@ -135,6 +158,30 @@ def test_special_rows_leave_the_others_alone(way):
     torch.testing.assert_close(leaf.grad[3:].sum(1), torch.ones(2))
 
 
+def test_equal_values_name_one_class():
+    result = columns.Columns(
+        scores=torch.zeros(2, 3),
+        centre=torch.zeros(2),
+        threshold=thresholds.Threshold(torch.zeros(2), 1.0, torch.zeros(2)),
+        near=above(grouped(torch.zeros(2, 3), 1), torch.zeros(2)),
+        far=above(grouped(torch.zeros(2, 3), 1), torch.ones(2)),
+        table=torch.tensor([[2, 1], [0, 2]]),
+        table_x=torch.zeros(2, 2),
+        k=1,
+        epsilon=1.0,
+        generator=None,
+    )
+    values = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+    assert result._table_classes(values).tolist() == [2, 2]
+
+
+@given(count=st.integers(1, 40), data=st.data(), seed=st.integers(0, 1000))
+def test_kth_largest_is_that_of_sorting(count, data, seed):
+    k = data.draw(st.integers(1, count))
+    values = torch.randint(0, 20, (count, 6), generator=torch.Generator().manual_seed(seed)).float()
+    assert torch.equal(kth_largest(values, k), values.sort(0, descending=True).values[k - 1])
+
+
 @given(classes=st.integers(20, 90), k=st.integers(1, 8), seed=st.integers(0, 1000))
 def test_candidates_are_what_reaches_the_level(classes, k, seed):
     scores = torch.randint(0, 9, (4, classes), generator=torch.Generator().manual_seed(seed)).float()
@@ -149,3 +196,47 @@ def test_candidates_are_what_reaches_the_level(classes, k, seed):
     places = torch.stack([result.rows, result.classes], 1)
     assert sorted(places.tolist()) == expected.tolist()
     assert torch.equal(result.scores, scores[result.rows, result.classes])
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.5, 3.0])
+def test_exceedances_are_those_of_normals(threshold):
+    """Their number is binomial, their places a Bernoulli process, their values truncated normals."""
+    cells, probability = 300_000, tail_probability(threshold)
+    parts = list(exceedances(cells, threshold, torch.Generator().manual_seed(0)))
+    places, values = (torch.cat(tensors).numpy() for tensors in zip(*parts, strict=True))
+    assert stats.binomtest(len(places), cells, probability).pvalue > ALPHA
+    gaps = places[1:] - places[:-1]
+    assert gaps.min() >= 1
+    assert places.max() < cells
+    most = int(3 / probability)
+    observed = [(gaps == i).sum() for i in range(1, most)] + [(gaps >= most).sum()]
+    predicted = len(gaps) * stats.geom.pmf(range(1, most), probability)
+    predicted = [*predicted, len(gaps) - predicted.sum()]
+    if min(predicted) >= 5:
+        assert stats.chisquare(observed, predicted).pvalue > ALPHA
+    else:
+        assert stats.kstest(gaps * probability, "expon").pvalue > ALPHA  # rare: nearly exponential
+    assert stats.kstest(values, stats.truncnorm(threshold, math.inf).cdf).pvalue > ALPHA
+
+
+def test_truncated_normals_end_at_their_bound():
+    upper = torch.tensor([-3.0, 0.0, 2.0]).repeat(5000, 1)
+    values = truncated_normal(upper, torch.Generator().manual_seed(0))
+    assert (values <= upper).all()
+    for column, bound in zip(values.unbind(1), (-3.0, 0.0, 2.0), strict=True):
+        assert stats.kstest(column.numpy(), stats.truncnorm(-math.inf, bound).cdf).pvalue > ALPHA
+
+
+@pytest.mark.parametrize(("classes", "k"), [(2, 1), (6, 3), (10, 10), (40, 6)])
+def test_few_classes_side_by_side_are_those_sorted(plain_torch, classes, k, monkeypatch):
+    """The same draws, ordered both ways, rows with NaN, infinities and masked classes among them."""
+    scores = torch.randn(600, classes, generator=torch.Generator().manual_seed(0))
+    scores[0, 1], scores[1, 0], scores[2, 1] = torch.nan, torch.inf, -torch.inf
+    result = {}
+    for few in (0, 48):
+        monkeypatch.setattr(draws, "FEW_CLASSES", few)
+        leaf = scores.clone().requires_grad_()
+        value = noised_topk(leaf, k, 0.5, 8, generator=torch.Generator().manual_seed(1))
+        result[few] = value.detach(), torch.autograd.grad(value[2:].sum(), leaf)[0]
+    for one, other in zip(result[0], result[48], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)

@@ -43,6 +43,18 @@ def test_a_class_far_above_the_others_takes_no_precision(sample):
     torch.testing.assert_close(losses[0].double(), losses[1], rtol=0, atol=1e-5)
 
 
+def test_worked_example_of_the_paper():
+    """Garcin et al. 2022, section 3.2: the second largest is 2.4667, here the loss's K + 1 = 2."""
+    scores = torch.tensor([[2.4, 2.6, 2.3, 0.5]], dtype=torch.float64, requires_grad=True)
+    noise = torch.tensor([[0.2, -0.1, 0.1, 0.3], [0.1, 0.1, -0.1, 0.1], [-0.1, -0.1, 0.1, -0.1]])
+    loss = functional.noised_topk_hinge(
+        scores, torch.tensor([3]), k=1, epsilon=1.0, noise=noise.double().unsqueeze(1)
+    )
+    loss.backward()
+    assert loss.item() == pytest.approx(1 + 7.4 / 3 - 0.5)
+    assert scores.grad.tolist()[0] == pytest.approx([1 / 3, 1 / 3, 1 / 3, -1])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradient_is_unbiased_where_the_hinge_is_active(kind):
     """Mean gradient of 4000 rows of 5 draws against the exact one, within 5 standard errors.
@@ -89,7 +101,7 @@ def test_compiles_to_one_graph_for_every_batch_size(plain_torch):
         assert compiled == functional.noised_topk_hinge(scores, target, 2)
 
 
-@pytest.mark.parametrize("classes", [10, 200])
+@pytest.mark.parametrize("classes", [10, 200])  # drawn in full, and by exceedances
 @pytest.mark.parametrize("loss", ["noised_topk_hinge", "noised_imbalanced_topk_hinge"])
 def test_each_of_several_generators_draws_as_if_alone(way, loss, classes):
     scores = 0.3 * torch.randn(12, classes, generator=torch.Generator().manual_seed(0))

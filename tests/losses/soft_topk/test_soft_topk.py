@@ -93,6 +93,19 @@ def test_memberships_are_those_of_bisection(shape, classes, k, sample):
         torch.testing.assert_close(soft_topk(scores, k, tau, shape), expected, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_derivatives(shape, sample):
+    scores, target = sample(1, 5)
+    scores.requires_grad_()
+    form = "error" if shape in ("clip", "power") else "log"
+    for function in (
+        lambda s: soft_topk(s, 2, 1.7, shape),
+        lambda s: soft_topk_loss(s, target, 2, 1.7, shape, form, reduction="none"),
+    ):
+        assert torch.autograd.gradcheck(function, scores)
+        assert torch.autograd.gradgradcheck(function, scores)
+
+
 def test_two_classes_by_hand():
     """The threshold is their middle: 1 and -1 off it in units of τ = 2; the cube's is where ``x³ + (x - 1)³ = 1``."""
     scores = torch.tensor([3.0, -1.0], dtype=torch.float64)
@@ -193,9 +206,13 @@ def test_a_loss_grows_with_scores_of_any_size(shape, size, way):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_of_too_few_classes_all_that_are_not_masked_are_in(shape, sample):
+def test_masked_classes_are_absent(shape, sample):
     scores = sample(4, 7)[0].requires_grad_()
     masked = torch.cat([scores, torch.full((4, 3), -torch.inf)], 1)
+    for k in (1, 6):
+        p = soft_topk(masked, k, 1.5, shape)
+        torch.testing.assert_close(p[:, :7], soft_topk(scores, k, 1.5, shape))
+        assert (p[:, 7:] == 0).all()
     for k in (7, 10):
         p = soft_topk(masked, k, 1.5, shape)
         assert (p == torch.tensor([1.0] * 7 + [0.0] * 3)).all()

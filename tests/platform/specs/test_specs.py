@@ -106,6 +106,11 @@ def searched(times: int, **changes: Any) -> Arm:
         (lambda: LongTail(0.5), "ratio"),
         (lambda: TrainFraction(0), "fraction"),
         (lambda: Recipe(epochs=0), "Recipe.epochs"),
+        (lambda: Protocol(searches=0), "Protocol.searches"),
+        (lambda: Protocol(width=0), "Protocol.width"),
+        (lambda: an_arm(k=0), "Arm.k"),
+        (lambda: a_study(trials=0), "Study.trials"),
+        (lambda: a_study(seeds=0), "Study.seeds"),
         (lambda: Recipe(epochs=True), "Recipe.epochs"),
         (lambda: Recipe(1, optimizer="lion"), "optimizer"),
         (lambda: Recipe(1, learning_rate=math.nan), "Recipe.learning_rate"),
@@ -311,6 +316,16 @@ def test_a_metric_is_shown_once() -> None:
 def a_study_of_three_losses() -> Study:
     losses = [Loss(name) for name in ("cross_entropy", "ldam", "focal")]
     return a_study(*grid([Regime("a", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1)))
+
+
+def test_grid_is_the_product_in_order() -> None:
+    regimes, models = (
+        [Regime("a", "digits"), Regime("b", "digits")],
+        [Model("mlp"), Model("mlp", label="wide")],
+    )
+    arms = grid(regimes, models, [Loss("ldam")], k=2, recipe=Recipe(epochs=1))
+    assert [arm.name for arm in arms] == ["a/mlp/ldam", "a/wide/ldam", "b/mlp/ldam", "b/wide/ldam"]
+    assert arms[0].metric == "top2"
 
 
 def test_several_globs_keep_the_arms_that_any_of_them_names_in_the_studys_order() -> None:

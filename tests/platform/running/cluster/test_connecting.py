@@ -13,7 +13,6 @@ from unittest.mock import Mock
 
 import pytest
 import ray
-from ray._private.utils import write_ray_address
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.errors import ClusterError
@@ -81,7 +80,7 @@ def test_auto_is_the_cluster_that_was_started_last_here(
         monkeypatch.setenv("RAY_ADDRESS", named)
         refused("auto", "no Ray cluster answers at 'auto': none was started on this machine")
     (tmp_path / "ray").mkdir()
-    write_ray_address(nobody, str(tmp_path / "ray"))
+    (tmp_path / "ray" / "ray_current_cluster").write_text(nobody)  # as a Ray that starts here writes it
     refused("auto", f"no Ray cluster answers at '{nobody}'")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from topk_platform.cli.consoles import Exit
+from topk_platform.running.cluster import lifeline
 from topk_platform.running.cluster.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline, LostRayError
 
 MUTE = """
@@ -37,11 +38,10 @@ def addresses(servers: dict[str, socket.socket]) -> dict[str, tuple[str, int]]:
     return {name: server.getsockname() for name, server in servers.items()}
 
 
-def ask(line: Lifeline, seconds: float) -> None:
-    """Ask again and again, as Tune's callback does."""
-    for _ in range(int(20 * seconds)):
-        line.check()
-        time.sleep(0.05)
+def ask(line: Lifeline) -> None:
+    """Ask as Tune's callback does, once the thread has seen that Ray is gone."""
+    assert line._lost.wait(600)
+    line.check()
 
 
 @pytest.mark.parametrize("victim", [HEAD, RAYLET])
@@ -53,19 +53,29 @@ def test_who_asks_gets_the_error(victim: str, servers: dict[str, socket.socket])
         with pytest.raises(
             LostRayError, match=rf"Ray's {victim} at 127\.0\.0\.1:{needed[victim][1]} does not"
         ):
-            ask(line, 600)
+            ask(line)
         assert line.headless == (victim == HEAD)
 
 
 def test_a_head_that_may_come_back_is_waited_for_and_a_raylet_is_not(
-    servers: dict[str, socket.socket],
+    servers: dict[str, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Lifeline(addresses(servers), patience=4) as line:
+    listens, missed = lifeline._listens, threading.Event()
+
+    def noted(address: tuple[str, int]) -> bool:
+        answered = listens(address)
+        if not answered:
+            missed.set()
+        return answered
+
+    monkeypatch.setattr(lifeline, "_listens", noted)
+    with Lifeline(addresses(servers), patience=600) as line:
         servers[HEAD].close()
-        ask(line, 1)  # its thread looks five times a second
+        assert missed.wait(600)
+        line.check()
         servers[RAYLET].close()
         with pytest.raises(LostRayError, match="raylet") as caught:
-            ask(line, 600)
+            ask(line)
         assert "GCS" not in str(caught.value) and not line.headless
 
 

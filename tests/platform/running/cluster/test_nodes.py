@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -333,6 +334,13 @@ def test_a_server_that_is_down_and_a_store_that_cannot_be_written_are_findings(t
     wrong = {one.check: one.finding for one in result if one.wrong}
     assert set(wrong) == {"store", "tracking"} and "cannot be written" in wrong["store"]
     assert "http://me:***@127.0.0.1:9" in wrong["tracking"] and "s3cr3t" not in wrong["tracking"]
+
+
+def test_a_cluster_that_does_not_answer_is_a_finding(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    (result,) = machines.check_cluster(a_study(), nobody, tmp_path / "runs", None, tmp_path)
+    assert result.check == "cluster" and result.wrong and "no Ray cluster answers" in result.finding
 
 
 def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(

@@ -23,7 +23,7 @@ from packaging.version import Version
 
 from topk_platform import Study, UserError
 from topk_platform.records.storage.store import Store
-from topk_platform.tracking import feed as answering
+from topk_platform.tracking import feed as feed_module
 from topk_platform.tracking.feed import Feed, check_tracking, mlflow_of, tracking_uri
 
 pytestmark = pytest.mark.timeout(300)
@@ -112,7 +112,7 @@ def test_a_database_that_is_locked_is_waited_for_in_vain_and_written_later(
         other.execute("BEGIN EXCLUSIVE")
         feed = a_feed(uri, tmp_path, study)
         assert feed.close(patience=0.5)
-        monkeypatch.setattr(answering, "_ANSWER_SECONDS", 0.5)
+        monkeypatch.setattr(feed_module, "_ANSWER_SECONDS", 0.5)
         with pytest.raises(UserError, match=r"mlflow\.db': no answer within 0\.5 s"):
             check_tracking(uri)
         other.execute("ROLLBACK")
