@@ -186,7 +186,9 @@ def apply_conditions(
 def conditioned(
     source: Source, conditions: Iterable[Condition], generator: Callable[[str], Generator]
 ) -> tuple[Dataset, float]:
-    """Return what :func:`apply_conditions` returns, and the share of training labels that the conditions changed.
+    """Return a dataset with its conditions, and the share of training labels that they changed.
+
+    The names of its training samples are their labels before the conditions.
 
     Example:
         >>> from topk_platform.data import digits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
@@ -184,12 +185,12 @@ def _call(name: str, function: Callable[..., Any], /, **arguments: Any) -> Datas
     with as_user_error(f"dataset {name}"):
         try:
             dataset = function(**arguments)
-        except FileNotFoundError as error:
-            raise MissingDataError(
-                f"dataset {name}: there is no {error.filename}: put it there, or name the folder of datasets with "
-                "--data DIR or TOPK_DATA"
-            ) from error
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and _is_data(error.filename):
+                raise MissingDataError(
+                    f"dataset {name}: there is no {error.filename}: put it there, or name the folder of datasets with "
+                    "--data DIR or TOPK_DATA"
+                ) from error
             raise UserError(f"dataset {name} cannot be read: {error}") from error
         except UserError as error:
             if str(error).startswith(f"dataset {name}"):
@@ -200,6 +201,11 @@ def _call(name: str, function: Callable[..., Any], /, **arguments: Any) -> Datas
             f"dataset {name}: must return a topk_platform.data.Dataset, got {type(dataset).__name__}"
         )
     return dataset
+
+
+def _is_data(file: object) -> bool:
+    """Return whether a path lies in the folder of datasets."""
+    return isinstance(file, str | os.PathLike) and Path(os.path.abspath(file)).is_relative_to(data_folder())
 
 
 def check_source(regime: Regime, source: Source) -> None:

@@ -159,10 +159,14 @@ def missing_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
     """
     missing, keys = [], [row["key"] for row in _completed(rows)]
     for kind in kinds if keys else ():
-        folder = posixpath.dirname(artifact_name(kind, ""))
-        present = {f"{folder}/{name}" for name in store.names(folder)}
+        present = _present(store, kind)
         missing += [Unsound(key, kind) for key in keys if artifact_name(kind, key) not in present]
     return missing
+
+
+def _present(store: Store, kind: Kind) -> set[str]:
+    folder = posixpath.dirname(artifact_name(kind, ""))
+    return {f"{folder}/{name}" for name in store.names(folder)}
 
 
 def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] = KINDS) -> list[Unsound]:
@@ -178,8 +182,10 @@ def damaged_artifacts(store: Store, rows: Iterable[Row], kinds: Sequence[Kind] =
     Raises:
         StoreError: if the store cannot be read.
     """
-    rows, damaged = _completed(rows), []
-    for kind in kinds:
+    completed, damaged = _completed(rows), list[Unsound]()
+    for kind in kinds if completed else ():
+        present = _present(store, kind)  # to ask for files that are not there would take a request each
+        rows = [row for row in completed if artifact_name(kind, row["key"]) in present]
         # Networks are read one at a time, because several may fill the memory.
         with ThreadPoolExecutor(1 if kind == "network" else _AT_ONCE) as pool:
             unsound = pool.map(partial(_is_damaged, store, kind), rows)
@@ -196,10 +202,6 @@ def _is_damaged(store: Store, kind: Kind, row: Row) -> bool:
         read_artifact(store, kind, row)
     except DamagedError:
         return True
-    except FileNotFoundError:  # it is missing, not damaged
+    except FileNotFoundError:  # it has been deleted meanwhile
         return False
-    except StoreError as error:
-        if isinstance(error.__cause__, NotADirectoryError):  # a file is in the way of its folder
-            return False
-        raise
     return False

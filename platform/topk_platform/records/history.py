@@ -140,13 +140,15 @@ class _Read:
 
     @classmethod
     def of(cls, ledger: Ledger, metrics: Collection[str], curves: bool) -> _Read:
-        version = ledger.version
-        searched = ledger.read("trials", (*_SEARCHED, *metrics), where="phase = 'search'")
-        confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'")
-        epochs = ledger.read("epochs", ["key", "epoch", *metrics]) if curves else pa.table({})
+        if (opened := ledger.opened()) is None:
+            return cls(-1, RowViews(pa.table({})), RowViews(pa.table({})), {})
+        columns, wanted = (*_SEARCHED, *metrics), ["key", "epoch", *metrics]
+        searched = ledger.read("trials", columns, where="phase = 'search'", opened=opened)
+        confirmed = ledger.read("trials", without=("config",), where="phase = 'confirm'", opened=opened)
+        epochs = ledger.read("epochs", wanted, opened=opened) if curves else pa.table({})
         # A ledger lacks the column of a metric that the study did not have in any earlier run.
         by_metric = {metric: Curves(epochs, metric) for metric in metrics if metric in epochs.column_names}
-        return cls(version, RowViews(searched), RowViews(confirmed), by_metric)
+        return cls(opened.table.version(), RowViews(searched), RowViews(confirmed), by_metric)
 
 
 @dataclass

@@ -114,7 +114,12 @@ class Ledger:
     @property
     def version(self) -> int:
         """The number of the table's newest commit, which changes when something is written; -1 without a table."""
-        return Opened.of(self.store).table.version() if exists(self.store) else -1
+        opened = self.opened()
+        return opened.table.version() if opened else -1
+
+    def opened(self) -> Opened | None:
+        """Return the table as it is now, for several reads of one version; None without a table."""
+        return Opened.of(self.store) if exists(self.store) else None
 
     @property
     def identity(self) -> str:
@@ -169,6 +174,7 @@ class Ledger:
         *,
         where: str = "true",
         without: Sequence[str] = (),
+        opened: Opened | None = None,
     ) -> pa.Table:
         """Return the ``"trials"`` or ``"epochs"`` table, ordered by key and epoch; an empty table has no columns.
 
@@ -177,13 +183,14 @@ class Ledger:
             columns: The columns to read; by default all. Columns that the table does not have are ignored.
             where: A condition in SQL.
             without: Columns to leave out.
+            opened: The table as it was opened before; by default it is opened now.
 
         Raises:
             StoreError: if it cannot be read.
         """
-        if not exists(self.store):
+        opened = opened or self.opened()
+        if opened is None:
             return pa.table({})
-        opened = Opened.of(self.store)
         rows = opened.query(_sql(opened.table, kind, columns, where, without), [kind])
         return rows if len(rows) else pa.table({})
 

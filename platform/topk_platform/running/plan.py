@@ -134,14 +134,15 @@ def plan(
     ledger = Ledger.open(Store.open(options.store), study.name)
     part = options.part(as_recorded(whole, ledger))
     counted, rows = last_counted(ledger, part), StudyRows(ledger, part.arms)
-    histories = Retraining.of(rows, part, part, counted, RunOptions()).without(rows.histories(part, counted))
+    again = Retraining.of(rows, part, part, counted, RunOptions())
+    histories = again.without(rows.histories(part, counted))
     progress = progress_of(part, counted, histories)
     done = finished(progress, counted)
     if len(done) == len(histories):
         return _plan(part, progress, histories, {}, options.workers)
     if begun is not None:
         begun(Plan(part, progress, Durations(), options.workers or 1))
-    return _plan_with_data(part, rows, histories, counted, done, options)
+    return _plan_with_data(part, rows, histories, counted, again, done, options)
 
 
 def _plan_with_data(
@@ -149,6 +150,7 @@ def _plan_with_data(
     rows: StudyRows,
     histories: Mapping[str, ArmHistory],
     counted: Mapping[str, Identity],
+    again: Retraining,
     done: Mapping[str, str],
     options: RunOptions,
 ) -> Plan:
@@ -167,11 +169,11 @@ def _plan_with_data(
     with data_at(options.data):
         with _noted(lacking, MissingDataError):
             checked = check_study(study, options.download and here, done)
-            counted = as_checked(checked, counted)
+            now = as_checked(checked, counted)
+            if now != counted:  # else all files of confirmations would be read once more
+                counted, again = now, Retraining.of(rows, study, study, now, RunOptions())
             samples, notes = samples_of(study), notes_on_data(study)
-        histories = Retraining.of(rows, study, study, counted, RunOptions()).without(
-            rows.histories(study, counted)
-        )
+        histories = again.without(rows.histories(study, counted))
         progress = progress_of(study, counted, histories)
         left = {i: arm for i, arm in progress.arms.items() if arm.left}
         unknown = [arm for i, arm in left.items() if not histories[i].ended_seconds()]

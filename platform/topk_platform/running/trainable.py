@@ -24,7 +24,7 @@ _STDERR = 2
 
 
 class Order(TypedDict):
-    """What a process is told to train, under ``order`` in Tune's configuration of a trial.
+    """What a process trains, under ``order`` in Tune's configuration of a trial.
 
     ``trials`` are as JSON; ``recorded`` are the keys of those that have a record, such as some members of an ensemble.
     ``folder`` and ``data`` are the study's folder and the folder of datasets; ``share`` is a trial's part of a GPU.

@@ -173,14 +173,12 @@ class SmallCifar100:
     Args:
         folder: The data folder.
         reader: torchvision's reader with the checksums of these files instead of the original's.
-        coarse_of: The superclass of each class.
         train: The content of the training file.
         test: The content of the test file.
     """
 
     folder: Path
     reader: type[CIFAR100]
-    coarse_of: list[int]
     train: dict[str, Any]
     test: dict[str, Any]
 
@@ -203,11 +201,10 @@ def write_cifar100(
         seed: Seed of the images.
         change: A function that may modify the content of the training file before it is written.
     """
-    group_of = {name: group for group, of in enumerate(SUPERCLASSES.values()) for name in of.split()}
-    fine, painter = sorted(group_of)[:classes], Painter(classes, seed)
-    coarse_of = np.unique([group_of[name] for name in fine], return_inverse=True)[1].tolist()
-    contents = {"train": _batch(painter, train, coarse_of), "test": _batch(painter, test, coarse_of)}
-    names = {"fine_label_names": fine, "coarse_label_names": list(SUPERCLASSES)}
+    fine = sorted(name for of in SUPERCLASSES.values() for name in of.split())[:classes]
+    painter = Painter(classes, seed)
+    contents = {"train": _batch(painter, train, classes), "test": _batch(painter, test, classes)}
+    names = {"fine_label_names": fine}
     (change or (lambda _: None))(contents["train"])
     location = folder / "cifar-100-python"
     location.mkdir(parents=True)
@@ -216,17 +213,16 @@ def write_cifar100(
         with (location / name).open("wb") as file:
             pickle.dump(content, file, protocol=2)
         sums[name] = hashlib.md5((location / name).read_bytes()).hexdigest()  # noqa: S324 - as torchvision checks it
-    return SmallCifar100(folder, _reader_of(sums), coarse_of, contents["train"], contents["test"])
+    return SmallCifar100(folder, _reader_of(sums), contents["train"], contents["test"])
 
 
-def _batch(painter: Painter, per_class: int, coarse_of: list[int]) -> dict[str, Any]:
-    fine = painter.generator.permutation(np.repeat(np.arange(len(coarse_of)), per_class)).tolist()
+def _batch(painter: Painter, per_class: int, classes: int) -> dict[str, Any]:
+    fine = painter.generator.permutation(np.repeat(np.arange(classes), per_class)).tolist()
     planes = [painter.pixels(label, (32, 32)).transpose(2, 0, 1).reshape(3072) for label in fine]
     return {
         "filenames": [f"{label}_{index}.png" for index, label in enumerate(fine)],
         "batch_label": "training batch 1 of 1",
         "fine_labels": fine,
-        "coarse_labels": [coarse_of[label] for label in fine],
         "data": np.stack(planes),
     }
 

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,12 +20,14 @@ from topk_platform.data import (
     Dataset,
     Split,
     apply_conditions,
+    data_at,
     digits,
     load,
     long_tail_counts,
     noisy_labels,
     shots,
 )
+from topk_platform.errors import MissingDataError
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -204,3 +209,28 @@ def test_large_samples_are_scored_few_at_once(shape: tuple[int, ...], expected: 
     small = Split(torch.arange(10.0).view(5, 2), torch.zeros(5, dtype=torch.int64))
     assert [part.tolist() for part in small.in_order(4)] == [[[0, 1], [2, 3], [4, 5], [6, 7]], [[8, 9]]]
     assert torch.equal(torch.cat(list(small.in_order())), small.tensor)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "named"),
+    [
+        (
+            lambda folder: (folder / "x.npy").read_text(),
+            MissingDataError,
+            "there is no .*x.npy: put it there",
+        ),
+        (lambda folder: (folder.parent / "tool").read_text(), UserError, "cannot be read: .*tool"),
+        (lambda folder: raised(FileNotFoundError("no birds")), UserError, "cannot be read: no birds"),
+    ],
+)
+def test_only_a_file_of_the_data_folder_is_missing_data(
+    error: Any, kind: type[UserError], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "birds", SimpleNamespace(load=lambda: error(tmp_path / "data")))
+    with data_at(tmp_path / "data"), pytest.raises(UserError, match=named) as caught:
+        load(Regime("r", "birds:load"))
+    assert type(caught.value) is kind
+
+
+def raised(error: Exception) -> None:
+    raise error

@@ -115,6 +115,8 @@ def load_backbone(name: str, pixels: int, weights: str | None = "") -> Backbone:
         install = _INSTALL.get(source, f"pip install {source}")
         raise MissingDataError(f"backbone {name} needs the package {error.name}: {install}") from error
     except (OSError, RuntimeError) as error:
+        if weights != "" or not architecture:  # nothing was to be downloaded
+            raise
         raise MissingDataError(
             f"the weights of backbone {name} are not on this machine and cannot be downloaded: name their file with "
             f"weights, or load them once with access to the internet. {source} says: {error}"

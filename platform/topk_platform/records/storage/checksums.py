@@ -189,9 +189,8 @@ def damaged_logs(store: Store, folder: str, sums: Checksums | None) -> Iterator[
     known = sums.log if sums else {}
     made = [version_of(name) for name in present if name.endswith(_CHECKPOINT)]
     last = max((number for number in made if log_name(number) in present), default=-1)
-    if (
-        last > version
-    ):  # made after the checksums: it takes the place of their files, and old ones may be deleted
+    # A checkpoint that is newer than the checksums replaces their files, and older files may be deleted.
+    if last > version:
         known, version = {}, last - 1 if sums is None else version
     digests = digest_files(files, sorted(known.keys() & present))
     for name in sorted(known):

@@ -5,16 +5,19 @@ Nothing else in the platform uses a private name of Ray or Ray Tune.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from topk_platform.running.cluster.driver_process import in_variables
 
 __all__ = [
     "CLUSTER_VARIABLE",
+    "known_heads",
     "lean",
     "leave",
     "messages_on_stderr",
@@ -145,3 +148,19 @@ def reason_in(text: str) -> str:
     begins = [number for number, line in enumerate(lines) if _EXCEPTION.match(line)]
     last = lines[begins[-1] :] if begins else lines
     return " ".join(dict.fromkeys(last)).partition(_GUESSES)[0][:_LENGTH] or "no reason is known"
+
+
+def known_heads() -> set[str]:
+    """Return the addresses of the Rays that run on this machine. Fallback: the last one that was started.
+
+    Ray notes that one's address in its folder of temporary files.
+    """
+    services = _module("_private.services")
+    if hasattr(services, "find_gcs_addresses"):
+        services.find_gcs_addresses.cache_clear()  # the process may have ended meanwhile
+        return set(services.find_gcs_addresses())
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - where Ray writes it
+    noted = Path(folder) / "ray" / "ray_current_cluster"
+    with suppress(OSError):
+        return {noted.read_text().strip()} - {""}
+    return set()

@@ -10,11 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 from topk_platform.errors import ClusterError
-from topk_platform.running.cluster.ray_internals import CLUSTER_VARIABLE
+from topk_platform.running.cluster.ray_internals import CLUSTER_VARIABLE, known_heads
 
 __all__ = [
     "NotYetError",
@@ -47,16 +46,20 @@ _PAUSE = 1.0
 def listening(address: str) -> str:
     """Return the address of a cluster's head; raise ``NotYetError`` if nothing listens there.
 
-    ``auto`` stands for ``RAY_ADDRESS``, which may be "auto" too, or else for the cluster that was started last here.
+    ``auto`` stands for ``RAY_ADDRESS``, which may be "auto" too, or else for the one cluster on this machine.
     """
-    given = address
-    if address == "auto" and (given := os.environ.get(_VARIABLE) or "auto") == "auto":
-        noted = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"  # noqa: S108 - where Ray writes it
-        try:
-            given = noted.read_text().strip()
-        except OSError as error:
-            none = f"none was started on this machine, and {_VARIABLE} names none"
-            raise NotYetError(f"no Ray cluster answers at {address!r}: {none}") from error
+    given = os.environ.get(_VARIABLE) or "auto" if address == "auto" else address
+    if given == "auto":
+        heads = known_heads()
+        if len(heads) > 1:  # Ray would use the one that was started last
+            raise ClusterError(
+                f"--address auto could mean several Rays on this machine: {', '.join(sorted(heads))}. Give --address "
+                f"one of them, or set {_VARIABLE}"
+            )
+        if not heads:
+            none = f"none runs on this machine, and {_VARIABLE} names none"
+            raise NotYetError(f"no Ray cluster answers at {address!r}: {none}")
+        given = heads.pop()
     host = host_and_port(
         given, "--address" if given == address else f"{_VARIABLE}, which --address auto takes,"
     )

@@ -72,16 +72,16 @@ def test_auto_is_the_address_in_the_environment(nobody: str, monkeypatch: pytest
         refused("auto", f"RAY_ADDRESS, .*got '{named}'")
 
 
-def test_auto_is_the_cluster_that_was_started_last_here(
-    nobody: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_auto_without_a_cluster_or_where_it_could_mean_several(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(reaching, "known_heads", set)  # whatever else runs on this machine
     for named in ("", "auto"):
         monkeypatch.setenv("RAY_ADDRESS", named)
-        refused("auto", "no Ray cluster answers at 'auto': none was started on this machine")
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray" / "ray_current_cluster").write_text(nobody)  # as a Ray that starts here writes it
-    refused("auto", f"no Ray cluster answers at '{nobody}'")
+        refused("auto", "no Ray cluster answers at 'auto': none runs on this machine")
+    monkeypatch.delenv("RAY_ADDRESS")
+    monkeypatch.setattr(reaching, "known_heads", lambda: {"127.0.0.1:7000", "10.0.0.1:6379"})
+    refused("auto", r"10\.0\.0\.1:6379, 127\.0\.0\.1:7000\. Give")
 
 
 def test_a_ray_that_the_caller_has_joined_is_used_at_its_own_address_alone(

@@ -86,6 +86,17 @@ def test_an_actor_that_was_cancelled_is_shown_with_the_reason_before_it() -> Non
     assert why in reason_in(str(ActorDiedError(context))).replace("\n", " ")
 
 
+@pytest.mark.usefixtures("without")
+def test_without_the_name_the_last_ray_that_was_started_here_is_the_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert ray_internals.known_heads() == set()
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray/ray_current_cluster").write_text("10.0.0.1:6379")
+    assert ray_internals.known_heads() == {"10.0.0.1:6379"}
+
+
 def test_what_ray_guesses_is_left_out() -> None:
     why = "The actor is dead because its worker process has died."
     guesses = "Some common causes include: (1) the process was killed by the OOM killer"
