@@ -194,10 +194,12 @@ class Ledger:
         rows = opened.query(_sql(opened.table, kind, columns, where, without), [kind])
         return rows if len(rows) else pa.table({})
 
-    def stream(self, kind: Kind) -> pa.RecordBatchReader:
-        """Return the rows of one kind batch by batch, because a large table may not fit into memory."""
+    @contextmanager
+    def stream(self, kind: Kind) -> Iterator[pa.RecordBatchReader]:
+        """Give the block the rows of one kind batch by batch, because a large table may not fit into memory."""
         opened = Opened.of(self.store)
-        return opened.stream(_sql(opened.table, kind), [kind])
+        with opened.reading([kind]):
+            yield opened.stream(_sql(opened.table, kind), [kind])
 
     def rows(self, where: str = "true", without: Sequence[str] = ()) -> list[Row]:
         """Return the ``trials`` rows.

@@ -21,8 +21,8 @@ from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mar
 from topk_platform.records.storage.checksums import newest
 from topk_platform.records.storage.delta import Writing
 from topk_platform.records.storage.lease import Lease, strays
-from topk_platform.records.storage.opened import Opened
-from topk_platform.records.storage.sound import read_parquet, sound_rows
+from topk_platform.records.storage.opened import Opened, read_parquet
+from topk_platform.records.storage.sound import sound_rows
 from topk_platform.records.storage.store import MARK, QUARANTINE, Store
 from topk_platform.records.writer import ledger_schema
 from topk_platform.specs import Trial

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from topk_platform.own_measures import recorded_values
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.checked_json import SCHEMA_VERSION
-from topk_platform.records.storage.opened import one_line_errors
 from topk_platform.specs import Scalar, canonical_json, digest
 
 __all__ = ["is_current", "write_snapshot"]
@@ -69,8 +68,8 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _CONTENT: _digest(ledger, counting)}
     counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
     trials = trials.add_column(1, "counts", counts)
-    with tempfile.TemporaryDirectory() as folder, one_line_errors(ledger.store):
-        for name, batches in ((_EPOCHS, ledger.stream("epochs")), (_TRIALS, trials.to_reader())):
+    with tempfile.TemporaryDirectory() as folder, ledger.stream("epochs") as epochs:
+        for name, batches in ((_EPOCHS, epochs), (_TRIALS, trials.to_reader())):
             file = Path(folder) / Path(name).name
             with pq.ParquetWriter(file, batches.schema.with_metadata(metadata), compression="zstd") as writer:
                 for batch in batches:

@@ -95,6 +95,30 @@ def test_a_trial_with_a_damaged_part_runs_again(
     check_usable(ledger, study)
 
 
+@pytest.mark.parametrize("kind", ["trials", "epochs"])
+@pytest.mark.parametrize("how", ["empty", "truncated", "missing"])
+def test_a_damaged_part_without_checksums_is_named_and_does_not_pass_as_sound(
+    kind: str, how: str, tmp_path: Path, ledger: Ledger, study: Study
+) -> None:
+    """A driver was killed between its last commit and that commit's checksums."""
+    sums = newest(tmp_path, "_checksums/*.json")
+    before = sums.read_bytes()
+    with ledger.writing(study) as writer:
+        writer.put(record(study, 3))
+    newest(tmp_path, "_checksums/*.json").unlink()
+    sums.write_bytes(before)
+    part = newest(tmp_path, f"kind={kind}/*.parquet")
+    damage(part, how)
+    named = rf"{part.name} is (damaged|missing); `topk repair s[^`]*`"
+    with pytest.raises(StoreError, match=named):
+        ledger.read(kind)  # type: ignore[arg-type]
+    with pytest.raises(StoreError, match=named), ledger.writing(study):
+        pass
+    assert repair("s", tmp_path).sound == 3
+    assert numbers(ledger) == [0, 1, 2]
+    check_usable(ledger, study)
+
+
 @pytest.mark.parametrize("how", ["empty", "a bit", "missing"])
 @pytest.mark.parametrize("which", [0, -1])
 def test_a_damaged_log_loses_nothing(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import io
+import posixpath
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
@@ -23,7 +26,7 @@ from topk_platform.records.storage.checksums import (
 )
 from topk_platform.records.storage.store import Store
 
-__all__ = ["Opened", "address", "exists", "one_line_errors", "plain"]
+__all__ = ["Opened", "address", "exists", "one_line_errors", "plain", "read_parquet"]
 
 _FAILURES = (DeltaError, OSError, pa.ArrowException)
 _PANIC = "PanicException"  # an internal error of the library: not an Exception, and without a public name
@@ -142,9 +145,7 @@ class Opened:
             StoreError: if a part is damaged or missing; the message has its name.
         """
         known, files = (self.sums.parts if self.sums else {}), self.store.at(self.folder)
-        paths = [
-            path for kind in kinds for path in self.parts & known.keys() if path.startswith(f"kind={kind}/")
-        ]
+        paths = [path for path in self.parts & known.keys() if _kind(path) in kinds]
         paths = [path for path in paths if again or (files.root, path, known[path]) not in _SOUND]
         try:
             digests = digest_files(files, paths)
@@ -165,21 +166,62 @@ class Opened:
             StoreError: if the table cannot be read; the message is one line that names the file.
         """
         rows = self.stream(sql, kinds)
-        try:
-            with one_line_errors(self.store):
-                return rows.read_all()
-        except StoreError:
-            self.check_parts(kinds, again=True)  # it names a part that was damaged since it was checked
-            raise
+        with self.reading(kinds):
+            return rows.read_all()
 
     def stream(self, sql: str, kinds: Collection[str] = ("trials", "epochs")) -> pa.RecordBatchReader:
-        """Return the result of a query as :meth:`query` does, batch by batch."""
+        """Return the result of a query as :meth:`query` does, batch by batch; read it in :meth:`reading`."""
         self.check_parts(kinds)
-        with one_line_errors(self.store):
+        with self.reading(kinds):
             result = QueryBuilder().register("ledger", self.table).execute(sql)
             # Not by pa.table, which imports pandas and so doubles the time.
             rows = pa.RecordBatchReader.from_stream(result)
         return rows.cast(plain(rows.schema))
+
+    @contextmanager
+    def reading(self, kinds: Collection[str] = ("trials", "epochs")) -> Iterator[None]:
+        """Turn errors of Delta Lake in the block into one line, which names the damaged part if there is one.
+
+        Args:
+            kinds: The kinds of rows that are read in the block.
+        """
+        try:
+            with one_line_errors(self.store):
+                yield
+        except StoreError:
+            self.check_parts(kinds, again=True)  # a part may have been damaged since it was checked
+            self.check_readable(path for path in self.parts if _kind(path) in kinds)
+            raise
+
+    def check_readable(self, paths: Iterable[str]) -> None:
+        """Read parts from beginning to end: those of a killed driver's last commit may have no checksums.
+
+        Args:
+            paths: Their paths in the table's folder.
+
+        Raises:
+            StoreError: if a part is damaged or missing; the message has its name.
+        """
+        for name in sorted(f"{self.folder}/{path}" for path in paths):
+            try:
+                read_parquet(self.store.read(name))
+            except FileNotFoundError:
+                raise damaged(self.store, name, "missing") from None
+            except (pa.ArrowException, OSError) as error:
+                raise damaged(self.store, name) from error
+
+
+def _kind(path: str) -> str:
+    return posixpath.dirname(path).removeprefix("kind=")
+
+
+def read_parquet(content: bytes) -> pa.Table:
+    """Return the rows of a Parquet file, which is read from beginning to end.
+
+    Raises:
+        ArrowException, OSError: if it is damaged.
+    """
+    return pq.ParquetFile(io.BytesIO(content)).read()
 
 
 def plain(schema: pa.Schema) -> pa.Schema:

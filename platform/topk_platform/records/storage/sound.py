@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,16 +9,15 @@ from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from topk_platform.errors import StoreError
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.checksums import LOG, Checksums, damaged_logs, newest
-from topk_platform.records.storage.opened import Opened, plain
+from topk_platform.records.storage.opened import Opened, plain, read_parquet
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial
 
-__all__ = ["Sound", "read_parquet", "sound_rows"]
+__all__ = ["Sound", "sound_rows"]
 
 
 @dataclass
@@ -124,15 +122,6 @@ def _part(content: bytes, path: str, digest: str) -> pa.Table:
     kind = posixpath.dirname(path).removeprefix("kind=")
     rows = rows.cast(plain(rows.schema))
     return rows.add_column(0, "kind", pa.array([kind] * len(rows), pa.string()))
-
-
-def read_parquet(content: bytes) -> pa.Table:
-    """Return the rows of a Parquet file, which is read from beginning to end.
-
-    Raises:
-        ArrowException, OSError: if it is damaged.
-    """
-    return pq.ParquetFile(io.BytesIO(content)).read()
 
 
 def _torn(rows: pa.Table) -> set[str]:
