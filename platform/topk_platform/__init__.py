@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from topk_platform.results.decisions import decide
     from topk_platform.running.loop import run
     from topk_platform.running.plan import plan
-    from topk_platform.running.replaying import replay
     from topk_platform.running.run_options import RunOptions
     from topk_platform.serving import export_model, load_model
+    from topk_platform.serving.replaying import replay
 
 __all__ = [
     "EMA",

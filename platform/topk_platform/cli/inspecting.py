@@ -23,8 +23,8 @@ from topk_platform.own_measures import recorded_values
 from topk_platform.records.recorded import RecordedTrial, find
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.reaching import is_loopback_host
-from topk_platform.running.replaying import Replay
-from topk_platform.running.replaying import replay as replay_trial
+from topk_platform.serving.replaying import Replay
+from topk_platform.serving.replaying import replay as replay_trial
 from topk_platform.specs.checks import first_few
 from topk_platform.tracking.feed import run_pages, tracking_uri
 

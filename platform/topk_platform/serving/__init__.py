@@ -1,4 +1,4 @@
-"""Export of a study's networks, and their use without its store and its data."""
+"""Export of a study's networks, and their use without its store; and a recorded trial trained anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training one recorded trial again, alone and in this process."""
+"""Training one recorded trial again, alone and in this process, with what its record names."""
 
 from __future__ import annotations
 
