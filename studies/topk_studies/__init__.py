@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from topk_platform import Study
 from topk_platform.errors import unknown_name
-from topk_studies.asked_again import kanji_again, letters_again, photos_again
+from topk_studies.asked_again import kanji_again, letters_again, letters_again_convnet, photos_again
 from topk_studies.berrada2018 import (
     berrada2018_imagenet,
     berrada2018_margin,
@@ -62,6 +62,7 @@ __all__ = [
     "kanji_quick",
     "letters",
     "letters_again",
+    "letters_again_convnet",
     "letters_map",
     "letters_questions",
     "letters_quick",
@@ -117,6 +118,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "letters_quick": letters_quick,
     "letters_map": letters_map,
     "letters_again": letters_again,
+    "letters_again_convnet": letters_again_convnet,
     "letters_questions": letters_questions,
     "kanji": kanji,
     "kanji_quick": kanji_quick,

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from topk_platform import Arm, Claim, Contrast, LabelNoise, PerClass, Regime, Study, grid
+from topk_platform import Arm, Claim, Contrast, LabelNoise, PerClass, Protocol, Regime, Study, grid
 from topk_platform.specs import Scalar
 from topk_studies.claims import average_gap
 from topk_studies.kanji import kanji_arms
-from topk_studies.letters import MLP, SHOW, TOGETHER, TOPK, K, recipe
+from topk_studies.letters import CONVNET, MLP, SHOW, TOGETHER, TOPK, K, recipe
 from topk_studies.photos import EPOCHS, LINEAR, PHOTOS, SIZES, photo_arms
 from topk_studies.searched_losses import searched
 
-__all__ = ["kanji_again", "letters_again", "photos_again"]
+__all__ = ["kanji_again", "letters_again", "letters_again_convnet", "photos_again"]
 
 _SEARCHES, _TRIALS = 10, 15  # five trials for each dimension of a search
 _ENTROPY, _SVM, _SOFT = "cross_entropy", "smooth_topk_svm", "soft_topk_loss"
@@ -59,6 +59,22 @@ def letters_again() -> Study:
     ]
     study = _study("letters_again", arms, "letters, typefaces exchanged: noise 0.8 or none; an MLP")
     return replace(study, seeds=5 * _SEARCHES)
+
+
+def letters_again_convnet() -> Study:
+    """Return the study of letters with five images of each class on a small convolutional network.
+
+    The typefaces are exchanged, and wrong labels are look-alikes.
+
+    Example:
+        >>> [arm.loss.name for arm in letters_again_convnet().only("clean-images-5/*").arms]
+        ['cross_entropy', 'smooth_topk_svm']
+    """
+    regimes = [_regime(kind, 5, "letters", {"exchanged": True}) for kind in (_ALIKE, _CLEAN)]
+    losses = [*map(searched, (_ENTROPY, _SVM))]
+    protocol = Protocol(searches=_SEARCHES)
+    arms = grid(regimes, [CONVNET], losses, k=K, recipe=recipe(100), protocol=protocol)
+    return _study("letters_again_convnet", arms, "letters, typefaces exchanged: noise 0.8 or none; a convnet")
 
 
 def kanji_again() -> Study:

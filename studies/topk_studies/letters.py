@@ -24,6 +24,7 @@ from topk_studies.claims import gaps
 from topk_studies.searched_losses import drawn, searched
 
 __all__ = [
+    "CONVNET",
     "MLP",
     "SHOW",
     "TOGETHER",
@@ -41,6 +42,9 @@ K = 5
 
 MLP = Model("mlp", {"hidden": 128})
 """Trained in stacks of five."""
+
+CONVNET = Model("convnet", {"width": 8})
+"""A small convolutional network, trained from pixels."""
 
 TOGETHER = Protocol(ensemble=5)
 """Search trials and confirmations train five at a time, as one stack of networks."""

@@ -16,7 +16,6 @@ from topk_platform import (
     Contrast,
     LabelNoise,
     Loss,
-    Model,
     PerClass,
     Protocol,
     Regime,
@@ -26,14 +25,13 @@ from topk_platform import (
 from topk_studies.berrada2018 import temperature_claims, without_temperature
 from topk_studies.claims import gaps, stand_ins
 from topk_studies.garcin2022 import epsilon_claims, samples_claims
-from topk_studies.letters import MLP, SHOW, TOPK, K, recipe, searched_on_letters
+from topk_studies.letters import CONVNET, MLP, SHOW, TOPK, K, recipe, searched_on_letters
 from topk_studies.searched_losses import searched
 
 __all__ = ["letters_questions"]
 
 _SEEDS, _SEARCHES, _TRIALS = 10, 5, 20
 _TOGETHER = Protocol(ensemble=_SEEDS)
-_CONVNET = Model("convnet", {"width": 8})
 _ENTROPY, _SVM, _SOFT = "cross_entropy", "smooth_topk_svm", "soft_topk_loss"
 _LEARNING = ("fast", "long")
 """What lets a network learn more: ten times the learning rate, or four times the epochs."""
@@ -76,8 +74,8 @@ def letters_questions() -> Study:
             *_stand_ins(_TEMPERATURE, temperature_claims(f"{_TEMPERATURE.name}/{MLP.label}")),
             *_stand_ins(_EPSILON, epsilon_claims(f"{_EPSILON.name}/{MLP.label}")),
             *_stand_ins(_COUNTS, samples_claims(f"{_COUNTS.name}/{MLP.label}")),
-            *_underfit_claims(f"{_UNDERFIT.name}/{_CONVNET.label}"),
-            *_convolution_claims(f"{_CONVOLUTIONS.name}/{_CONVNET.label}"),
+            *_underfit_claims(f"{_UNDERFIT.name}/{CONVNET.label}"),
+            *_convolution_claims(f"{_CONVOLUTIONS.name}/{CONVNET.label}"),
         ),
     )
 
@@ -121,14 +119,14 @@ def _underfitted() -> tuple[Arm, ...]:
         published = searched(name).first
         for label, rate, epochs in ((name, 0.1, 20), (f"{name}-fast", 1.0, 20), (f"{name}-long", 0.1, 80)):
             loss = Loss(name, fixed={**published, "learning_rate": rate}, label=label)
-            arms.append(Arm(_UNDERFIT, _CONVNET, loss, k=K, recipe=recipe(epochs)))
+            arms.append(Arm(_UNDERFIT, CONVNET, loss, k=K, recipe=recipe(epochs)))
     return tuple(arms)
 
 
 def _convolutions() -> tuple[Arm, ...]:
     losses = searched_on_letters(_ENTROPY, _SVM, "noised_topk_hinge", _SOFT)
     protocol = Protocol(searches=_SEARCHES)
-    return grid([_CONVOLUTIONS], [_CONVNET], losses, k=K, recipe=recipe(100), protocol=protocol)
+    return grid([_CONVOLUTIONS], [CONVNET], losses, k=K, recipe=recipe(100), protocol=protocol)
 
 
 def _underfit_claims(column: str) -> tuple[Claim, ...]:

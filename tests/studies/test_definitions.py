@@ -27,7 +27,7 @@ _BY_BUDGET = {
     ): "letters letters_map letters_questions kanji kanji_map kanji_classes photos_noise photos_map photos_pixels",
     (3, 20, 3): "photos_fraction photos_tail",
     (10, 15, 5): "letters_again",
-    (10, 15, 2): "kanji_again photos_again",
+    (10, 15, 2): "kanji_again photos_again letters_again_convnet",
     (1, 20, 3): "search_imagenet",
     (
         1,
