@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gradients import with_gradient
 
 from topk_losses import functional, use_backend
 from topk_losses.testing import oracles
@@ -92,12 +93,7 @@ def assert_matches_oracle(sample):
             )
 
     def agree(actual, expected, scores):
-        torch.testing.assert_close(actual(scores), expected(scores), rtol=1e-10, atol=1e-10)
-        gradients = [
-            torch.autograd.grad(f(leaf).sum(), leaf)[0]
-            for f in (actual, expected)
-            for leaf in [scores.clone().requires_grad_()]
-        ]
-        torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)
+        ours, theirs = with_gradient(actual, scores), with_gradient(expected, scores)
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
     return check

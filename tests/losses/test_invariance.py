@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,11 +21,11 @@ VARIANT = {
 """Losses that depend on which class is which, on a constant in all scores, or on other samples."""
 
 
-def plain(name):
-    """A loss with its own parameters as they are by default."""
+def plain(name, **given):
+    """A loss with its own parameters as they are given, or else by default."""
     function = getattr(functional, name)
     takes_k = "k" in inspect.signature(function).parameters
-    return lambda s, y, k: function(s, y, *([k] if takes_k else []), reduction="none")
+    return lambda s, y, k: function(s, y, *([k] if takes_k else []), **given, reduction="none")
 
 
 LOSSES = {
@@ -34,37 +35,23 @@ LOSSES = {
         if "target" in inspect.signature(getattr(functional, name)).parameters
         and name not in {*VARIANT, "reduce_rows"}  # which only averages values that a loss has computed
     },
-    "focal": lambda s, y, k: functional.focal(s, y, 0.5, reduction="none"),
-    "generalized_cross_entropy": lambda s, y, k: functional.generalized_cross_entropy(
-        s, y, 0.7, reduction="none"
-    ),
-    "label_smoothing": lambda s, y, k: functional.label_smoothing(s, y, 0.2, reduction="none"),
-    "active_negative_loss": lambda s, y, k: functional.active_passive_loss(
-        s, y, 2.0, 1.0, "nnce", reduction="none"
-    ),
-    "asymmetric_loss": lambda s, y, k: functional.asymmetric_loss(
-        s, y, "aul", 3.0, 2.0, alpha=1.0, reduction="none"
-    ),
+    "focal": plain("focal", gamma=0.5),
+    "generalized_cross_entropy": plain("generalized_cross_entropy", gamma=0.7),
+    "label_smoothing": plain("label_smoothing", epsilon=0.2),
+    "active_negative_loss": plain("active_passive_loss", alpha=2.0, beta=1.0, passive="nnce"),
+    "asymmetric_loss": plain("asymmetric_loss", form="aul", a=3.0, q=2.0, alpha=1.0),
     "ldam": lambda s, y, k: functional.ldam(s, y, torch.full((s.shape[1],), 0.5), 3.0, reduction="none"),
-    "lapsum_topk_loss": lambda s, y, k: functional.lapsum_topk_loss(s, y, k, 0.7, reduction="none"),
-    "soft_topk_loss": lambda s, y, k: functional.soft_topk_loss(s, y, k, 0.7, reduction="none"),
-    "soft_topk_error": lambda s, y, k: functional.soft_topk_loss(
-        s, y, k, 0.7, "laplace", "error", reduction="none"
+    "lapsum_topk_loss": plain("lapsum_topk_loss", temperature=0.7),
+    "soft_topk_loss": plain("soft_topk_loss", tau=0.7),
+    "soft_topk_error": plain("soft_topk_loss", tau=0.7, shape="laplace", form="error"),
+    "clipped_soft_topk_error": plain("soft_topk_loss", tau=1.7, shape="clip", form="error"),
+    "smooth_topk_hinge": plain("smooth_topk_hinge", gamma=0.5),
+    "sorting_topk_cross_entropy": plain("sorting_topk_cross_entropy", candidates=8),
+    "logistic_sorting": plain(
+        "sorting_topk_cross_entropy", steepness=1.0, candidates=16, relaxation="logistic"
     ),
-    "clipped_soft_topk_error": lambda s, y, k: functional.soft_topk_loss(
-        s, y, k, 1.7, "clip", "error", reduction="none"
-    ),
-    "smooth_topk_hinge": lambda s, y, k: functional.smooth_topk_hinge(s, y, k, 0.5, reduction="none"),
-    "sorting_topk_cross_entropy": lambda s, y, k: functional.sorting_topk_cross_entropy(
-        s, y, k, candidates=8, reduction="none"
-    ),
-    "logistic_sorting": lambda s, y, k: functional.sorting_topk_cross_entropy(
-        s, y, k, 1.0, candidates=16, relaxation="logistic", reduction="none"
-    ),
-    "smooth_topk_svm": lambda s, y, k: functional.smooth_topk_svm(s, y, k, 0.3, reduction="none"),
-    "noised_topk_hinge": lambda s, y, k: functional.noised_topk_hinge(
-        s, y, k, 0.5, samples=None, reduction="none"
-    ),
+    "smooth_topk_svm": plain("smooth_topk_svm", tau=0.3),
+    "noised_topk_hinge": plain("noised_topk_hinge", epsilon=0.5, samples=None),
 }
 # Of equal scores.
 ASK_WHICH = ("topk_grouping", "topk_transition", "sorting_topk_cross_entropy", "logistic_sorting")
@@ -150,10 +137,8 @@ def test_gradients_of_torch_func_are_those_of_autograd(name, backend):
 
 
 def losses_and_slopes(name, scores, target, backend):
-    leaf = scores.clone().requires_grad_()
     with use_backend(backend):
-        losses = EVERY[name](leaf, target, 3)
-        return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
+        return with_gradient(lambda s: EVERY[name](s, target, 3), scores)
 
 
 def assert_only_that_row_is_spoilt(name, backend, scores, target, row, column, value):
@@ -224,15 +209,13 @@ def test_nan_and_infinity_spoil_a_row_of_soft_targets(name, backend):
 def test_masked_classes_spoil_no_gradient_of_ignored_samples_and_soft_targets(name, backend, dtype, masked):
     """An ignored sample stands for class 0 inside, and soft targets ask for every class, at whatever score."""
     scores, target = some_batch(6, dtype)
-    leaf = scores.masked_fill(torch.arange(6) < masked, -torch.inf).requires_grad_()
+    scores = scores.masked_fill(torch.arange(6) < masked, -torch.inf)
     soft = (torch.arange(6) >= masked).to(dtype).expand(5, 6) / (6 - masked)
     targets = [target.masked_fill(target < masked, -100)]
     targets += [] if name == "smooth_topk_svm" else [soft]  # labels alone
     for some in targets:
-        with use_backend(backend):
-            losses = EVERY[name](leaf, some, 3)
-            assert losses.isfinite().all()
-            assert torch.autograd.grad(losses.sum(), leaf)[0].isfinite().all()
+        losses, slopes = losses_and_slopes(name, scores, some, backend)
+        assert losses.isfinite().all() and slopes.isfinite().all()
 
 
 @every_loss_and_draws
@@ -240,13 +223,10 @@ def test_masked_classes_spoil_no_gradient_of_ignored_samples_and_soft_targets(na
 def test_ignored_samples_without_a_class_have_no_gradient(name, backend):
     """Their gradient is 0, and those of the others are what they are without them."""
     scores, target = some_batch(6)
-    leaf = scores.requires_grad_()
-    masked = leaf.index_fill(0, torch.tensor([1, 3]), -torch.inf)
+    masked = scores.index_fill(0, torch.tensor([1, 3]), -torch.inf)
     ignored = target.index_fill(0, torch.tensor([1, 3]), -100)
-    with use_backend(backend):
-        losses = EVERY[name](masked, ignored, 3)
-        slopes = torch.autograd.grad(losses.sum(), masked)[0]
-        rest = torch.autograd.grad(EVERY[name](leaf, ignored, 3).sum(), leaf)[0]
+    losses, slopes = losses_and_slopes(name, masked, ignored, backend)
+    _, rest = losses_and_slopes(name, scores, ignored, backend)
     assert (losses[[1, 3]] == 0).all()
     assert (slopes[[1, 3]] == 0).all()
     if "draws" not in name:
@@ -276,13 +256,12 @@ def test_kernels_agree_with_torch_alone(name, classes, data, step, offset, seed)
     results = []
     for backend in ("numba", "torch"):
         with use_backend(backend):
-            leaf = scores.clone().requires_grad_()
-            losses = LOSSES[name](leaf, target, k)
-            (slope,) = torch.autograd.grad(losses.sum(), leaf)
-            results.append((losses.detach(), slope[[0, 6, 7]]))
+            results.append(with_gradient(lambda s: LOSSES[name](s, target, k), scores))
+    (losses, slopes), (expected, expected_slopes) = results
     rounding = 2e-6 * max(1.0, abs(offset)) + 1e-5
-    torch.testing.assert_close(*(r[0] for r in results), rtol=1e-4, atol=10 * rounding, equal_nan=True)
-    torch.testing.assert_close(*(r[1] for r in results), rtol=1e-3, atol=2e-4, equal_nan=True)
+    torch.testing.assert_close(losses, expected, rtol=1e-4, atol=10 * rounding, equal_nan=True)
+    alike = [0, 6, 7]
+    torch.testing.assert_close(slopes[alike], expected_slopes[alike], rtol=1e-3, atol=2e-4, equal_nan=True)
 
 
 @st.composite
@@ -304,19 +283,17 @@ def without_ties(problem):
     return scores + torch.arange(scores.shape[1]) * 1e-3, target, k
 
 
-def gradient(loss, scores, target, k):
-    leaf = scores.clone().requires_grad_()
-    return torch.autograd.grad(loss(leaf, target, k).sum(), leaf)[0]
+def evaluated(name, scores, target, k):
+    return with_gradient(lambda s: LOSSES[name](s, target, k), scores)
 
 
 @one_loss_of_each_kind
 @given(problem=problems())
 def test_losses_are_finite_and_not_negative(name, problem):
     scores, target, k = problem
-    losses = LOSSES[name](scores, target, k)
+    losses, slope = evaluated(name, scores, target, k)
     assert losses.isfinite().all()
     assert (losses >= 0).all()
-    slope = gradient(LOSSES[name], scores, target, k)
     assert slope.isfinite().all()
     torch.testing.assert_close(slope.sum(1), torch.zeros(len(scores), dtype=slope.dtype), atol=1e-9, rtol=0)
 
@@ -349,15 +326,13 @@ def test_rows_do_not_touch_one_another(name, problem):
     Exact expectations are promised to 1e-8.
     """
     scores, target, k = problem
-    together = LOSSES[name](scores, target, k)
-    slope = gradient(LOSSES[name], scores, target, k)
+    together, slope = evaluated(name, scores, target, k)
     for n in range(len(scores)):
-        row, label = scores[n : n + 1], target[n : n + 1]
-        alone = LOSSES[name](row, label, k)
+        alone, own_slope = evaluated(name, scores[n : n + 1], target[n : n + 1], k)
         torch.testing.assert_close(together[n : n + 1], alone, equal_nan=True)
         at_a_kink = 0 < max(together[n], alone[0]) < 1e-8
         if together[n].isfinite() and not at_a_kink:
-            torch.testing.assert_close(slope[n : n + 1], gradient(LOSSES[name], row, label, k))
+            torch.testing.assert_close(slope[n : n + 1], own_slope)
 
 
 @one_loss_of_each_kind
@@ -365,8 +340,7 @@ def test_rows_do_not_touch_one_another(name, problem):
 def test_special_scores_have_their_stated_results(name, problem):
     """A masked target costs +inf; else NaN or +inf in a row give NaN; else the loss is finite."""
     scores, target, k = problem
-    losses = LOSSES[name](scores, target, k)
-    slope = gradient(LOSSES[name], scores, target, k)
+    losses, slope = evaluated(name, scores, target, k)
     for row, label, loss, entries in zip(scores, target.tolist(), losses, slope, strict=True):
         if row[label] == -torch.inf:
             assert loss == torch.inf
@@ -383,8 +357,8 @@ def test_special_scores_have_their_stated_results(name, problem):
 def test_float32_is_the_float64_loss_of_the_same_scores(name, offset, spread, k, sample):
     scores, target = sample(50, 200, spread=spread)
     scores = (scores + offset).float()
-    exact = LOSSES[name](scores.double(), target, k)
-    torch.testing.assert_close(LOSSES[name](scores, target, k).double(), exact, rtol=1e-5, atol=1e-6)
-    slopes = [gradient(LOSSES[name], s, target, k).double() for s in (scores, scores.double())]
-    torch.testing.assert_close(*slopes, rtol=0, atol=1e-5)
-    assert slopes[0].sum(1).abs().max() < 1e-5
+    losses, slopes = evaluated(name, scores, target, k)
+    exact, expected = evaluated(name, scores.double(), target, k)
+    torch.testing.assert_close(losses.double(), exact, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(slopes.double(), expected, rtol=0, atol=1e-5)
+    assert slopes.double().sum(1).abs().max() < 1e-5

@@ -2,6 +2,7 @@ import inspect
 
 import pytest
 import torch
+from gradients import with_gradient
 
 import topk_losses
 from topk_losses import functional
@@ -155,9 +156,7 @@ def test_from_counts():
 def test_cuda_gives_the_cpus_result_without_waiting(name):
     scores, target, drawn = arguments(name)
     loss = make(name, weight=WEIGHT)
-    leaf = scores.clone().requires_grad_()
-    value = loss(leaf, target, **drawn)
-    value.backward()
+    value, gradient = with_gradient(lambda s: loss(s, target, **drawn), scores)
     loss = loss.cuda()
     moved, labels = scores.cuda().requires_grad_(), target.cuda()
     drawn = {key: noise.cuda() for key, noise in drawn.items()}
@@ -170,7 +169,7 @@ def test_cuda_gives_the_cpus_result_without_waiting(name):
     finally:
         torch.cuda.set_sync_debug_mode("default")
     torch.testing.assert_close(result.cpu(), value, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(moved.grad.cpu(), leaf.grad, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(moved.grad.cpu(), gradient, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["LDAM", "SmoothTopKSVM", "NoisedImbalancedTopKHinge"])

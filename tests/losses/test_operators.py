@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gradients import with_gradient
 
 from topk_losses import operators
 
@@ -82,22 +83,18 @@ def test_masked_classes_count_for_nothing_and_an_invalid_row_is_nan_alone(name):
 def test_operators_compile_to_one_graph(name):
     torch._dynamo.reset()
     compiled = torch.compile(OPERATORS[name], fullgraph=True, backend="aot_eager")
-    leaves = [scores().requires_grad_() for _ in range(2)]
-    values = [f(leaf) for f, leaf in zip((compiled, OPERATORS[name]), leaves, strict=True)]
-    torch.testing.assert_close(*values)
-    slopes = [torch.autograd.grad(v.square().sum(), leaf)[0] for v, leaf in zip(values, leaves, strict=True)]
-    torch.testing.assert_close(*slopes)
+    ours, theirs = (
+        with_gradient(lambda s, f=f: f(s).square(), scores()) for f in (compiled, OPERATORS[name])
+    )
+    torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_default_device_changes_nothing(name):
-    leaf, function = scores().requires_grad_(), OPERATORS[name]
-    value = function(leaf)
-    (gradient,) = torch.autograd.grad(value.sum(), leaf)
+    rows = scores()
+    expected = with_gradient(OPERATORS[name], rows)
     with torch.device("meta"):
-        again = function(leaf)
-        assert torch.equal(again, value)
-        assert torch.equal(torch.autograd.grad(again.sum(), leaf)[0], gradient)
+        assert all(map(torch.equal, with_gradient(OPERATORS[name], rows), expected))
 
 
 def test_noise_is_the_same_for_all_directions_and_of_each_model_as_vmap_says():

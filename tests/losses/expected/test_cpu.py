@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
@@ -45,9 +46,7 @@ def by_all_classes(row, k, nodes=601):
 
 def value_and_gradient(rows, k, epsilon):
     assert cpu.refusal(rows, k, epsilon) is None
-    leaf = rows.clone().requires_grad_()
-    value = expected_topk(leaf, k, epsilon)
-    return value.detach(), torch.autograd.grad(value.sum(), leaf)[0]
+    return with_gradient(lambda s: expected_topk(s, k, epsilon), rows)
 
 
 def assert_is_that_of_all_classes(row, k, epsilon=1.0):

@@ -1,14 +1,21 @@
+"""The exact expectation by torch alone and by Numba's kernels, which have a test file of their own besides.
+
+Against the oracle, normal order statistics and finer grids.
+"""
+
 import functools
 import math
 
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from topk_losses import use_backend
 from topk_losses._core import numba
+from topk_losses._expected import quadrature
 from topk_losses.functional import expected_topk, noised_topk_hinge
 from topk_losses.testing import oracles
 
@@ -19,13 +26,14 @@ def path(request):
     if request.param == "numba" and not numba.is_there():
         pytest.skip("needs Numba")
     with use_backend(request.param):
-        yield
+        yield request.param
 
 
 @functools.cache
-def exact_value(row, k):
-    """The oracle's for a tuple of scores and ε = 1, once for both paths."""
-    return oracles.expected_topk(torch.tensor(row, dtype=torch.float64), k, 1.0).item()
+def of_the_oracle(row, k):
+    """Value and gradient for a tuple of scores and ε = 1, once for both paths."""
+    scores = torch.tensor(row, dtype=torch.float64)
+    return with_gradient(lambda s: oracles.expected_topk(s, k, 1.0), scores)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.2, 10.0])
@@ -33,21 +41,25 @@ def exact_value(row, k):
 def test_value_and_gradient_are_those_of_the_oracle(classes, epsilon, sample):
     rows = epsilon * sample(4, classes, spread=3.0)[0]
     for k in range(1, classes + 1):
-        leaves = [rows.clone().requires_grad_() for _ in range(2)]
-        value = expected_topk(leaves[0], k, epsilon)
-        expected = torch.stack([oracles.expected_topk(row, k, epsilon) for row in leaves[1]])
-        torch.testing.assert_close(value, expected, rtol=0, atol=1e-9 * epsilon)
-        for result in (value, expected):
-            result.sum().backward()
-        torch.testing.assert_close(leaves[0].grad, leaves[1].grad, rtol=0, atol=1e-9)
+        value, slope = with_gradient(lambda s, k=k: expected_topk(s, k, epsilon), rows)
+        for row, *ours in zip(rows, value, slope, strict=True):
+            exact = with_gradient(lambda s, k=k: oracles.expected_topk(s, k, epsilon), row)
+            torch.testing.assert_close(ours[0], exact[0], rtol=0, atol=1e-9 * epsilon)
+            torch.testing.assert_close(ours[1], exact[1], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
-@pytest.mark.parametrize(("k", "classes"), [(1, 1000), (2, 1000), (6, 1000), (21, 1000), (120, 300)])
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0, 30.0])
+@pytest.mark.parametrize(
+    ("k", "classes"), [(1, 1000), (2, 1000), (6, 1000), (21, 1000), (120, 300), (1, 200), (25, 200)]
+)
 def test_many_classes(k, classes, spread, sample):
-    rows = sample(1, classes, spread=spread)[0]
-    expected = exact_value(tuple(rows[0].tolist()), k)
-    assert expected_topk(rows, k, 1.0).item() == pytest.approx(expected, abs=1e-9)
+    row = sample(1, classes, spread=spread)[0][0]
+    ours, exact = (
+        with_gradient(lambda s: expected_topk(s, k, 1.0), row),
+        of_the_oracle(tuple(row.tolist()), k),
+    )
+    torch.testing.assert_close(ours[0], exact[0], rtol=0, atol=1e-9)
+    torch.testing.assert_close(ours[1], exact[1], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 10.0])
@@ -61,11 +73,10 @@ def test_equal_scores_give_the_normal_order_statistics(k, classes, epsilon):
         return x * math.exp(log_count + log_rest + stats.norm.logpdf(x))
 
     moment = integrate.quad(integrand, -9, 9, points=[-3, -1, 0, 1, 3], epsabs=1e-12, limit=400)[0]
-    scores = torch.full((1, classes), 4.0, dtype=torch.float64, requires_grad=True)
-    value = expected_topk(scores, k, epsilon)
-    value.backward()
+    scores = torch.full((1, classes), 4.0, dtype=torch.float64)
+    value, gradient = with_gradient(lambda s: expected_topk(s, k, epsilon), scores)
     assert value.item() == pytest.approx(4.0 + epsilon * moment, abs=1e-8 * epsilon)
-    torch.testing.assert_close(scores.grad, torch.full_like(scores, 1 / classes), rtol=0, atol=1e-12)
+    torch.testing.assert_close(gradient, torch.full_like(scores, 1 / classes), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("gap", [0.0, 1.0, 3.0, 5.0])
@@ -74,8 +85,48 @@ def test_one_class_between_two_crowds(count, gap):
     """The hardest integrand: wide where the lone class is, narrow in the crowds."""
     row = torch.tensor([gap] * count + [0.0] + [-gap] * count, dtype=torch.float64)
     for k in (count, count + 1):
-        expected = exact_value(tuple(row.tolist()), k)
-        assert expected_topk(row, k, 1.0).item() == pytest.approx(expected, abs=1e-9)
+        expected, _ = of_the_oracle(tuple(row.tolist()), k)
+        torch.testing.assert_close(expected_topk(row, k, 1.0), expected, rtol=0, atol=1e-9)
+
+
+def assert_promised(row, k, rounding):
+    """1e-8 for float64 scores, 1e-6 for float32 ones, and what float32 makes of the scores and of the value.
+
+    The slopes sum to 1, so that the value moves by no more than the scores do. It is made of the largest score and of
+    the distance from it.
+    """
+    exact, slope = of_the_oracle(tuple(row.tolist()), k)
+    rounded = rounding(row.abs().max(), exact - row.max(), exact).item()
+    for dtype, error, further in ((torch.float64, 1e-8, 0), (torch.float32, 1e-6, rounded)):
+        value, gradient = with_gradient(lambda s: expected_topk(s, k, 1.0), row.to(dtype))
+        torch.testing.assert_close(value.double(), exact, rtol=0, atol=error + further)
+        torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=error)
+
+
+@pytest.mark.parametrize("k", [1, 2, 16])
+@pytest.mark.parametrize("near", [1, 3])
+def test_crowds_that_a_sample_misjudges(k, near, rounding):
+    """Of every eight classes one stands for all in the search for the window: here far too high."""
+    row = torch.full((400,), -7.0, dtype=torch.float64)
+    row[: 4 * k] = -torch.linspace(0, 2, 4 * k)
+    row[4 * k : 4 * k + near] = -2.0
+    assert_promised(row, k, rounding)
+
+
+@pytest.mark.parametrize("k", [1, 6, 16])
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
+def test_crowds_by_power_sums_are_those_swept(k, spread, path, monkeypatch, rounding, sample):
+    if path == "numba":
+        pytest.skip("of the crowds in torch")
+    rows = spread * torch.tensor([[1.0], [0.5]]) * sample(1, 300, 1.0, seed=3)[0]
+    for dtype, error in ((torch.float64, 2e-9), (torch.float32, 1e-6)):
+        value, gradient = with_gradient(lambda s: expected_topk(s, k, 1.0), rows.to(dtype))
+        with monkeypatch.context() as patch:
+            patch.setattr(quadrature, "LARGEST_RANK", 0)
+            swept, slope = with_gradient(lambda s: expected_topk(s, k, 1.0), rows.to(dtype))
+        rounded = 2 * rounding(swept - rows.amax(1), swept)  # of both values
+        assert ((value - swept).abs() <= error + (rounded if dtype == torch.float32 else 0)).all()
+        torch.testing.assert_close(gradient, slope, rtol=0, atol=error)
 
 
 @given(
@@ -122,13 +173,12 @@ def test_limit_without_noise(sample):
 @pytest.mark.parametrize(("k", "classes"), [(6, 200), (31, 300)])
 def test_scores_far_apart_are_sorted(k, classes, size, sample):
     """In some of these rows several of the k best are in one group, whose maximum alone is looked at first."""
-    rows = (size * sample(40, classes)[0]).requires_grad_()
-    hard = rows.detach().topk(k)
-    value = expected_topk(rows, k, 0.2)
-    value.sum().backward()
+    rows = size * sample(40, classes)[0]
+    hard = rows.topk(k)
+    value, gradient = with_gradient(lambda s: expected_topk(s, k, 0.2), rows)
     torch.testing.assert_close(value, hard.values[:, -1], rtol=1e-12, atol=0)
-    assert rows.grad.argmax(1).tolist() == hard.indices[:, -1].tolist()
-    torch.testing.assert_close(rows.grad.amax(1), torch.ones(40, dtype=torch.float64), rtol=0, atol=1e-9)
+    assert gradient.argmax(1).tolist() == hard.indices[:, -1].tolist()
+    torch.testing.assert_close(gradient.amax(1), torch.ones(40, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("classes", [7, 70])

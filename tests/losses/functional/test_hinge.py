@@ -1,5 +1,6 @@
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,12 +26,12 @@ def test_equal_scores(name, scores, label, k):
 @given(scores=integer_scores(5), label=st.integers(0, 4), k=st.integers(1, 4))
 def test_equal_scores_give_a_subgradient_of_the_hinge(scores, label, k):
     """The target is not among the classes that are sorted: wherever the hinge is active its entry is -1."""
-    leaf = torch.tensor([scores], requires_grad=True)
-    loss = functional.topk_hinge(leaf, torch.tensor([label]), k, margin=10.0)
-    loss.backward()
-    assert leaf.grad[0, label] == -1
-    others = torch.cat([leaf.detach()[0, :label], leaf.detach()[0, label + 1 :]])
-    rival = leaf.detach()[0][leaf.grad[0] == 1]
+    row = torch.tensor(scores)
+    _, gradient = with_gradient(
+        lambda s: functional.topk_hinge(s[None], torch.tensor([label]), k, margin=10.0), row
+    )
+    assert gradient[label] == -1
+    others, rival = torch.cat([row[:label], row[label + 1 :]]), row[gradient == 1]
     assert rival.item() == others.sort(descending=True).values[k - 1]
 
 
@@ -52,8 +53,6 @@ def test_order_of_the_hinges(scores, data):
 def test_fewer_rivals_than_k_cost_nothing(name, rivals):
     scores = torch.full((1, 5), -torch.inf)
     scores[0, : rivals + 1] = torch.tensor([1.0, 5.0, 6.0])[: rivals + 1]
-    scores.requires_grad_()
-    loss = getattr(functional, name)(scores, torch.tensor([0]), k=3)
-    loss.backward()
+    loss, gradient = with_gradient(lambda s: getattr(functional, name)(s, torch.tensor([0]), k=3), scores)
     assert loss == 0
-    assert scores.grad.abs().max() == 0
+    assert gradient.abs().max() == 0

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from gradients import with_gradient
 
 from topk_losses import functional
 from topk_losses._noised.cuda import TritonNoisedHinge
@@ -12,9 +13,24 @@ TRAINED, INITIAL = (3.0, 0.2), (0.1, 0.2)  # the scores' spread, ε
 
 
 def results(loss, scores, *args, **keywords):
-    leaf = scores.detach().requires_grad_()
-    losses = loss(leaf, *args, **keywords, reduction="none")
-    return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
+    return with_gradient(lambda s: loss(s, *args, **keywords, reduction="none"), scores)
+
+
+@pytest.fixture
+def both(noised, draws, generator):
+    """A function of scores, labels, K, ε, draws and margin: the kernels' results, and torch's of the same noise.
+
+    Torch is given all the noise in float64, the kernel draws it for the candidates alone.
+    """
+
+    def evaluate(scores, target, k, epsilon, samples, margin=1.0):
+        noise = draws(generator(5), samples, *scores.shape).double()
+        given = (target, k, epsilon, samples)
+        ours = results(noised, scores, *given, margin, generator=generator(5))
+        theirs = results(functional.noised_topk_hinge, scores.double(), *given, margin, noise=noise)
+        return *ours, *theirs
+
+    return evaluate
 
 
 @pytest.mark.parametrize(
@@ -32,46 +48,31 @@ def results(loss, scores, *args, **keywords):
         (100, 5, 10, (3.0, 0.0)),
     ],
 )
-def test_value_and_gradient_are_those_of_the_draws(
-    classes, k, samples, kind, noised, draws, generator, batch
-):
-    """Torch is given all the noise, the kernel draws it for the candidates alone: the same results."""
+def test_value_and_gradient_are_those_of_the_draws(classes, k, samples, kind, both, batch):
     spread, epsilon = kind
-    scores, target = batch(3, classes, spread)
-    noise = draws(generator(5), samples, 3, classes)
-    losses, gradient = results(noised, scores, target, k, epsilon, samples, generator=generator(5))
-    keywords = {"noise": noise.double(), "margin": 1.0}
-    expected, shares = results(
-        functional.noised_topk_hinge, scores.double(), target, k, epsilon, samples, **keywords
-    )
+    losses, gradient, expected, shares = both(*batch(3, classes, spread), k, epsilon, samples)
     torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=4e-6 * max(1.0, spread))
     torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow
-def test_classes_far_below_win_at_times(device, noised, draws, generator):
+def test_classes_far_below_win_at_times(device, both):
     """2,000 classes 6 ε below the six largest: in a draw in twenty the best of them is among the six, and counts."""
     scores = torch.full((1, 2006), -6.0, device=device)
     scores[:, ::400] = 0
     target = torch.zeros(1, dtype=torch.int64, device=device)
-    noise = draws(generator(5), 64, 1, 2006)
-    losses, gradient = results(noised, scores, target, 5, 1.0, 64, 20.0, generator=generator(5))
-    keywords = {"noise": noise.double(), "margin": 20.0}
-    expected, shares = results(functional.noised_topk_hinge, scores.double(), target, 5, 1.0, 64, **keywords)
+    losses, gradient, expected, shares = both(scores, target, 5, 1.0, 64, margin=20.0)
     torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=4e-6)
     torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
     assert (gradient[0, scores[0] < 0] > 0).any()
 
 
 @pytest.mark.parametrize("above", [1, 2, 3])
-def test_classes_far_above_the_others_take_no_precision(above, noised, draws, generator, batch):
+def test_classes_far_above_the_others_take_no_precision(above, both, batch):
     """Fewer than K + 1 of them, or just so many, within one group of classes."""
     scores, target = batch(3, 600)
     scores[:, 1 : 1 + 256 * above : 256] += 1e8
-    noise = draws(generator(5), 10, 3, 600)
-    losses, gradient = results(noised, scores, target, 2, 0.8, 10, 9.0, generator=generator(5))
-    keywords = {"noise": noise.double(), "margin": 9.0}
-    expected, shares = results(functional.noised_topk_hinge, scores.double(), target, 2, 0.8, 10, **keywords)
+    losses, gradient, expected, shares = both(scores, target, 2, 0.8, 10, margin=9.0)
     torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=1e-5)
     torch.testing.assert_close(gradient.double(), shares, rtol=0, atol=1e-6)
 
@@ -91,11 +92,8 @@ def test_labels_out_of_range_reach_no_other_row(device, batch):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(dtype, noised, draws, generator, batch):
-    scores, target = batch(3, 200, 1.0, dtype=dtype)
-    noise = draws(generator(5), 10, 3, 200)
-    losses, gradient = results(noised, scores, target, 5, generator=generator(5))
-    expected, shares = results(functional.noised_topk_hinge, scores.double(), target, 5, noise=noise.double())
+def test_half_precision(dtype, both, batch):
+    losses, gradient, expected, shares = both(*batch(3, 200, 1.0, dtype=dtype), 5, 0.2, 10)
     assert losses.dtype == torch.float32
     assert gradient.dtype == dtype
     torch.testing.assert_close(losses.double(), expected, rtol=1e-6, atol=4e-6)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gradients import with_gradient
 
 from topk_losses._smooth_svm.cuda import TritonSmoothSVM
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
@@ -22,9 +23,7 @@ def turning_rows(classes, k, tau):
 
 
 def results(loss, scores, target, *args, **keywords):
-    leaf = scores.detach().requires_grad_()
-    losses = loss(leaf, target, *args, **keywords, reduction="none")
-    return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
+    return with_gradient(lambda s: loss(s, target, *args, **keywords, reduction="none"), scores)
 
 
 @pytest.mark.parametrize("tau", TEMPERATURES)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gradients import with_gradient
 
 from topk_losses._soft_topk.cuda import refusal
 from topk_losses._soft_topk.plain import PlainSoftTopK
@@ -14,10 +15,8 @@ FORMS = [
 
 
 def results(rule, scores, target):
-    leaf = scores.detach().requires_grad_()
-    losses = rule.losses(leaf, target[:, None]).squeeze(1)
-    (gradient,) = torch.autograd.grad(losses.sum(), leaf)
-    return losses.detach().cpu().double(), gradient.cpu().double()
+    losses, gradient = with_gradient(lambda s: rule.losses(s, target[:, None]).squeeze(1), scores)
+    return losses.cpu().double(), gradient.cpu().double()
 
 
 @pytest.fixture
@@ -86,11 +85,10 @@ def test_the_loss_takes_the_kernels(device, batch):
     image = scores.reshape(3, 2, 20).movedim(2, 1)
     ours = soft_topk_loss(image, target.reshape(3, 2), 3, 0.7, reduction="none")
     torch.testing.assert_close(ours.flatten(), soft_topk_loss(scores, target, 3, 0.7, reduction="none"))
-    half = scores.to(torch.bfloat16).requires_grad_()
-    loss = soft_topk_loss(half, target, 3)
-    loss.backward()
-    torch.testing.assert_close(loss.double(), soft_topk_loss(half.detach().double(), target, 3))
-    assert half.grad.isfinite().all()
+    half = scores.to(torch.bfloat16)
+    loss, gradient = with_gradient(lambda s: soft_topk_loss(s, target, 3), half)
+    torch.testing.assert_close(loss.double(), soft_topk_loss(half.double(), target, 3))
+    assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("shape", ["logistic", "laplace", "gaussian", "midpoint"])
@@ -98,9 +96,9 @@ def test_masked_labels_have_no_gradient(shape, batch):
     """The Gaussian's slope is beyond float32 there, and is multiplied by 0."""
     scores, target = batch(3, 12)
     scores[0, target[0]] = -torch.inf
-    leaf = scores.requires_grad_()
-    losses = soft_topk_loss(leaf, target, 3, 0.5, shape, "log", reduction="none")
-    (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+    losses, gradient = with_gradient(
+        lambda s: soft_topk_loss(s, target, 3, 0.5, shape, "log", reduction="none"), scores
+    )
     assert losses[0] == torch.inf
     assert (gradient[0] == 0).all()
     assert (gradient[1:] != 0).any(1).all()

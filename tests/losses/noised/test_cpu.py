@@ -1,7 +1,10 @@
 """The noised operator and hinge as Numba compiles them; ``test_draws.py`` has their distribution."""
 
+from functools import partial
+
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -33,18 +36,15 @@ def composed(scores, target, k, margin=1.0, **noise):
 @pytest.mark.parametrize(("samples", "classes"), [(1, 10), (10, 100), (70, 300)])
 def test_hinge_and_gradient_are_those_of_the_operator(samples, classes, dtype):
     scores, target = batch(200, classes, dtype=dtype)
-    results = []
-    for loss in (
-        lambda s: noised_topk_hinge(s, target, 4, 0.3, samples, generator=generator(), reduction="none"),
-        lambda s: composed(s, target, 4, epsilon=0.3, samples=samples, generator=generator()),
-    ):
-        leaf = scores.clone().requires_grad_()
-        losses = loss(leaf)
-        weights = torch.arange(len(losses)) / len(losses)
-        results.append((losses.detach(), torch.autograd.grad((losses * weights).sum(), leaf)[0]))
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-    assert results[0][1].sum(1).abs().max() < 1e-6
+    weights, drawn = torch.arange(200) / 200, {"samples": samples, "epsilon": 0.3}
+    ours, theirs = (
+        with_gradient(
+            lambda s, loss=loss: weights * loss(s, target, 4, generator=generator(), **drawn), scores
+        )
+        for loss in (partial(noised_topk_hinge, reduction="none"), composed)
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    assert ours[1].sum(1).abs().max() < 1e-6
 
 
 def test_margins_weights_and_ignored_labels():
@@ -63,10 +63,8 @@ def test_margins_weights_and_ignored_labels():
     slopes = [torch.autograd.grad(x, margins)[0] for x in (value, expected)]
     torch.testing.assert_close(*slopes)
     ignored = torch.full_like(target, -100)
-    losses = noised_topk_hinge(scores.requires_grad_(), ignored, 5, reduction="none")
-    losses.sum().backward()
-    assert not losses.any()
-    assert not scores.grad.any()
+    losses, slopes = with_gradient(lambda s: noised_topk_hinge(s, ignored, 5, reduction="none"), scores)
+    assert not losses.any() and not slopes.any()
 
 
 def test_odd_rows():
@@ -94,9 +92,8 @@ def test_many_draws_of_a_row_are_distributed_as_they_should(classes, spread):
     """Of 150 draws in three blocks that go on from each other: χ² at 1e-5, so one seed in 10,000 would fail."""
     row = spread * torch.randn(1, classes, generator=generator(classes))
     draws = noised_draws(row.repeat(100, 1), 5, 0.25, 150, generator=generator(1))
-    leaf = row.double().requires_grad_()
-    functional.expected_topk(leaf, 5, 0.25).backward()
-    expected = leaf.grad[0] * draws.classes.numel()
+    _, shares = with_gradient(lambda s: functional.expected_topk(s, 5, 0.25), row.double())
+    expected = shares[0] * draws.classes.numel()
     counts = draws.classes.flatten().bincount(minlength=classes).double()
     common = expected >= 5
     observed, predicted = (torch.cat([x[common], x[~common].sum()[None]]) for x in (counts, expected))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -36,19 +37,18 @@ def rows(kind, classes=500):
 def draw(row, k, seed=0):
     """Values and classes of independent draws."""
     generator = torch.Generator().manual_seed(seed)
-    repeated = row.repeat(DRAWS, 1).requires_grad_()
-    values = noised_topk(repeated, k, 0.2, 1, generator=generator)
-    values.sum().backward()
-    assert ((repeated.grad == 0) | (repeated.grad == 1)).all()
-    return values.detach().double(), repeated.grad.argmax(1)
+    values, slopes = with_gradient(
+        lambda s: noised_topk(s, k, 0.2, 1, generator=generator), row.repeat(DRAWS, 1)
+    )
+    assert ((slopes == 0) | (slopes == 1)).all()
+    return values.double(), slopes.argmax(1)
 
 
 def assert_distributed(values, classes, row, k):
     """Classes against their exact probabilities (χ²), values against full draws (Kolmogorov-Smirnov)."""
-    leaf = row.double().requires_grad_()
-    expected_topk(leaf, k, 0.2).backward()
+    _, shares = with_gradient(lambda s: expected_topk(s, k, 0.2), row.double())
     counts = torch.bincount(classes, minlength=row.shape[1]).double()
-    expected = leaf.grad[0] * len(values)
+    expected = shares[0] * len(values)
     common = expected >= 5
     pairs = [(counts[common], expected[common])]
     if expected[~common].sum() >= 5:

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,11 +19,10 @@ PAPER_NOISE = [[0.2, -0.1, 0.1, 0.3], [0.1, 0.1, -0.1, 0.1], [-0.1, -0.1, 0.1, -
 )
 def test_worked_example_of_the_paper(epsilon, value, gradient):
     """Garcin et al. 2022, section 3.2; at ε = 0.1 the noise no longer changes the second largest."""
-    scores = torch.tensor(PAPER_SCORES, dtype=torch.float64, requires_grad=True)
-    result = noised_topk(scores, 2, epsilon, 3, noise=torch.tensor(PAPER_NOISE, dtype=torch.float64))
-    result.backward()
+    scores, noise = (torch.tensor(given, dtype=torch.float64) for given in (PAPER_SCORES, PAPER_NOISE))
+    result, slopes = with_gradient(lambda s: noised_topk(s, 2, epsilon, 3, noise=noise), scores)
     assert result.item() == pytest.approx(value, abs=1e-12)
-    assert scores.grad.tolist() == pytest.approx(gradient)
+    assert slopes.tolist() == pytest.approx(gradient)
 
 
 @given(data=st.data(), classes=st.integers(1, 7), seed=st.integers(0, 2**20))
@@ -56,12 +56,8 @@ def test_value_and_gradient_are_unbiased():
     scores = torch.tensor([[0.3, -0.2, 0.1, 0.9, -1.0, 0.4]], dtype=torch.float64)
     for k in (1, 3, 6):
         noise = torch.randn(draws, 1, 6, generator=generator, dtype=torch.float64)
-        leaf, exact = (scores.clone().requires_grad_() for _ in range(2))
-        noised = noised_topk(leaf, k, 0.5, draws, noise=noise)
-        truth = expected_topk(exact, k, 0.5)
-        noised.backward()
-        truth.backward()
+        noised, slopes = with_gradient(lambda s, k=k, z=noise: noised_topk(s, k, 0.5, draws, noise=z), scores)
+        truth, p = with_gradient(lambda s, k=k: expected_topk(s, k, 0.5), scores)
         spread = (scores + 0.5 * noise).sort(descending=True).values[..., k - 1].std()
         assert abs(noised - truth) < 5 * spread / math.sqrt(draws)
-        p = exact.grad
-        assert (abs(leaf.grad - p) < 5 * (p * (1 - p) / draws).sqrt() + 1e-3 / draws).all()
+        assert (abs(slopes - p) < 5 * (p * (1 - p) / draws).sqrt() + 1e-3 / draws).all()

@@ -1,9 +1,11 @@
 """Compiled loops for the largest scores and for exponentials, and the losses that are made of them."""
 
 import os
+from functools import partial
 
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,20 +20,13 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("TRITON_INTERPRET") == "1", reason="the other kernels' tests run in this process"
 )
 
+NAMES = (
+    *("topk_hinge", "convex_topk_hinge", "calibrated_topk_hinge", "topk_grouping", "topk_transition"),
+    *("truncated_topk_entropy", "topk_entropy", "lapsum_topk_loss", "smooth_topk_hinge", "smooth_topk_svm"),
+)
 LOSSES = {
-    "topk_hinge": functional.topk_hinge,
-    "convex_topk_hinge": functional.convex_topk_hinge,
-    "calibrated_topk_hinge": functional.calibrated_topk_hinge,
-    "topk_grouping": functional.topk_grouping,
-    "topk_transition": functional.topk_transition,
-    "truncated_topk_entropy": functional.truncated_topk_entropy,
-    "topk_entropy": functional.topk_entropy,
-    "lapsum_topk_loss": functional.lapsum_topk_loss,
-    "smooth_topk_hinge": functional.smooth_topk_hinge,
-    "smooth_topk_svm": functional.smooth_topk_svm,
-    "sorting_topk_cross_entropy": lambda s, y, k, **options: functional.sorting_topk_cross_entropy(
-        s, y, k, candidates=32, **options
-    ),
+    **{name: getattr(functional, name) for name in NAMES},
+    "sorting_topk_cross_entropy": partial(functional.sorting_topk_cross_entropy, candidates=32),
 }
 
 
@@ -44,9 +39,8 @@ def also_for_few_classes():
 
 def normal(rows, classes, spread=3.0, seed=0):
     source = torch.Generator().manual_seed(seed)
-    return spread * torch.randn(rows, classes, generator=source), torch.randint(
-        classes, (rows,), generator=source
-    )
+    scores = spread * torch.randn(rows, classes, generator=source)
+    return scores, torch.randint(classes, (rows,), generator=source)
 
 
 def assert_largest(rows, k):
@@ -89,13 +83,10 @@ def test_rows_in_unlucky_orders(classes, k):
 
 
 def test_slopes_go_to_the_largest():
-    rows, _ = normal(5, 100)
-    result = []
-    for select in (largest, lambda s, k: s.topk(k, dim=1)):
-        leaf = rows.clone().requires_grad_()
-        values = select(leaf, 7)[0]
-        result.append(torch.autograd.grad((values * torch.arange(7.0)).sum(), leaf)[0])
-    assert torch.equal(*result)
+    rows, weights = normal(5, 100)[0], torch.arange(7.0)
+    _, ours = with_gradient(lambda s: largest(s, 7)[0] * weights, rows)
+    _, torchs = with_gradient(lambda s: s.topk(7, dim=1).values * weights, rows)
+    assert torch.equal(ours, torchs)
 
 
 def test_exponentials_and_their_sum():

@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,9 +24,12 @@ TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 10.0)
 def results(scores, target, *args, **keywords):
     """Losses and gradient of a call that the kernels have to take."""
     assert refusal(scores, target, args[0]) is None
-    leaf = scores.detach().clone().requires_grad_()
-    losses = smooth_topk_svm(leaf, target, *args, **keywords, reduction="none")
-    return losses.detach(), torch.autograd.grad(losses.sum(), leaf)[0]
+    return with_gradient(lambda s: smooth_topk_svm(s, target, *args, **keywords, reduction="none"), scores)
+
+
+def in_float64(scores, target, k, tau):
+    """The same by plain torch, which float64 scores are left to."""
+    return with_gradient(lambda s: smooth_topk_svm(s, target, k, tau, reduction="none"), scores.double())
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 20, 50])
@@ -67,9 +71,7 @@ def test_as_plain_torch_in_float64(classes, share, tau, spread, masked, digits, 
     scores = scores.masked_fill(torch.rand(4, classes, generator=source) < masked, -torch.inf)
     target = torch.randint(classes, (4,), generator=source)
     losses, gradient = results(scores, target, k, tau)
-    leaf = scores.double().requires_grad_()
-    expected = smooth_topk_svm(leaf, target, k, tau, reduction="none")
-    (slope,) = torch.autograd.grad(expected.sum(), leaf)
+    expected, slope = in_float64(scores, target, k, tau)
     torch.testing.assert_close(losses.double(), expected, rtol=1e-5, atol=1e-6 * tau)
     counted = expected < torch.inf  # a masked target has no gradient
     torch.testing.assert_close(gradient[counted].double(), slope[counted], rtol=0, atol=1e-6)
@@ -83,9 +85,7 @@ def test_scores_at_the_end_of_the_range():
     target = torch.tensor([0, 2, 4])
     for k in (1, 2, 4):
         losses, gradient = results(scores, target, k, 0.1)
-        leaf = scores.double().requires_grad_()
-        expected = smooth_topk_svm(leaf, target, k, 0.1, reduction="none")
-        (slope,) = torch.autograd.grad(expected.sum(), leaf)
+        expected, slope = in_float64(scores, target, k, 0.1)
         torch.testing.assert_close(losses.double(), expected)
         torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=1e-6)
 

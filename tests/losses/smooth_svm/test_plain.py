@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,9 +72,8 @@ def test_all_ways_agree(k, sample):
     for spread, tau in ((0.1, 1.0), (3.0, 1.0), (3.0, 0.05), (3.0, 1e-3)):
         scores, target = sample(5, 200, spread)
         results = [losses_and_gradient(scores, target, k, tau, adaptive) for adaptive in (True, False)]
-        leaf = scores.clone().requires_grad_()
-        plain = PlainSmoothSVM(k, tau).plain(leaf, target[:, None], 1.0)
-        results.append((plain.detach(), torch.autograd.grad(plain.sum(), leaf)[0]))
+        rule = PlainSmoothSVM(k, tau)
+        results.append(with_gradient(lambda s, y=target, rule=rule: rule.plain(s, y[:, None], 1.0), scores))
         for losses, gradient in results[1:]:
             torch.testing.assert_close(losses, results[0][0], rtol=1e-11, atol=1e-12)
             torch.testing.assert_close(gradient, results[0][1], rtol=0, atol=1e-12)
@@ -100,12 +100,11 @@ def test_masked_float64_classes_beside_nan(k, tau):
 
 
 def test_so_many_classes_and_so_large_a_k_that_polynomials_would_overflow():
-    scores = torch.linspace(-1, 1, 1100)[None].requires_grad_()
-    loss = smooth_topk_svm(scores, torch.tensor([7]), 540)
-    loss.backward()
+    scores = torch.linspace(-1, 1, 1100)[None]
+    loss, gradient = with_gradient(lambda s: smooth_topk_svm(s, torch.tensor([7]), 540), scores)
     assert torch.isfinite(loss)
-    assert scores.grad.sum().abs() < 1e-6
-    assert scores.grad[0, 7] < 0
+    assert gradient.sum().abs() < 1e-6
+    assert gradient[0, 7] < 0
 
 
 @given(
@@ -134,17 +133,13 @@ def test_power_sums_left_out_are_within_the_bound(k, number, spread, tolerance, 
 def test_without_a_margin_it_is_the_exact_k_likelihood(k, tau, sample):
     """``exp(L / τ) = 1 + σ_K / (σ_{K-1} e_y)``, which is σ_K of all over what of it holds y: value and gradient."""
     scores, target = sample(6, 7)
-    leaves = [scores.clone().requires_grad_() for _ in range(2)]
-    svm = smooth_topk_svm(leaves[0], target, k, tau, margin=0.0, reduction="none")
-    chances = functional.inclusion_probabilities(leaves[1], k, temperature=k * tau)
-    likelihood = -tau * chances.gather(1, target[:, None]).squeeze(1).log()
-    torch.testing.assert_close(svm, likelihood)
-    torch.testing.assert_close(
-        *(
-            torch.autograd.grad(loss.sum(), leaf)[0]
-            for loss, leaf in zip((svm, likelihood), leaves, strict=True)
-        )
-    )
+
+    def likelihood(s):
+        chances = functional.inclusion_probabilities(s, k, temperature=k * tau)
+        return -tau * chances.gather(1, target[:, None]).squeeze(1).log()
+
+    svm = with_gradient(lambda s: smooth_topk_svm(s, target, k, tau, margin=0.0, reduction="none"), scores)
+    torch.testing.assert_close(svm, with_gradient(likelihood, scores))
 
 
 @pytest.mark.parametrize("spread", [0.5, 30.0])

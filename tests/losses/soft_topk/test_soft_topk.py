@@ -6,11 +6,12 @@ import math
 import mpmath
 import pytest
 import torch
+from gradients import with_gradient
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import one_hot
 
-from topk_losses.functional import soft_topk, soft_topk_loss
+from topk_losses.functional import lapsum_topk, lapsum_topk_loss, soft_topk, soft_topk_loss
 from topk_losses.testing import oracles
 
 SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
@@ -77,9 +78,8 @@ def test_gradients_keep_their_digits_whatever_the_probability(shape, form, chanc
     if form == "error":
         losses.append(lambda s: -soft_topk(s, k, tau, shape)[0, 2])
     for loss in losses:
-        leaf = scores.clone().requires_grad_()
-        loss(leaf).backward()
-        assert (leaf.grad[0] - exact).abs().max() <= 1e-11 * exact.abs().max()
+        _, gradient = with_gradient(loss, scores)
+        assert (gradient[0] - exact).abs().max() <= 1e-11 * exact.abs().max()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -173,26 +173,31 @@ def test_float32_agrees_with_float64_at_any_range_of_scores(shape, form, k, tau,
     """Within 1e-6 of float64's, the gradient within 2e-6 over τ: both are rounded sums of terms of up to 1."""
     for spread in (0.1, 3.0, 1000.0):
         scores, target = sample(20, 200, spread)
-        scores = scores.float()
-        leaf = scores.double().requires_grad_()
-        exact = soft_topk_loss(leaf, target, k, tau, shape, form, reduction="none")
-        (slope,) = torch.autograd.grad(exact.sum(), leaf)
-        leaf = scores.clone().requires_grad_()
-        losses = soft_topk_loss(leaf, target, k, tau, shape, form, reduction="none")
-        (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+        (losses, gradient), (exact, slope) = (
+            with_gradient(
+                lambda s, y=target: soft_topk_loss(s, y, k, tau, shape, form, reduction="none"), rows
+            )
+            for rows in (scores.float(), scores.float().double())
+        )
         torch.testing.assert_close(losses.double(), exact, rtol=1e-6, atol=1e-6)
         # A Gaussian's hazard grows with the distance: relative to the row's largest slope.
         size = slope.abs().amax(1, keepdim=True).clamp(min=1 / tau)
         assert ((gradient.double() - slope).abs() <= 2e-6 * size).all()
 
 
-def test_a_target_far_below_costs_its_distance(way):
+@pytest.mark.parametrize(("loss", "further"), [(soft_topk_loss, 0.0), (lapsum_topk_loss, math.log(2))])
+def test_a_target_far_below_costs_its_distance(loss, further, way):
     """-log of a p that underflows: the threshold is half-way between 1000 and 0, as in float64 so in float32."""
-    scores = torch.tensor([[1000.0, 0.0, -1000.0]], requires_grad=True)
-    loss = soft_topk_loss(scores, torch.tensor([2]), 1)
-    loss.backward()
-    assert loss.item() == pytest.approx(1500)
-    torch.testing.assert_close(scores.grad, torch.tensor([[0.5, 0.5, -1.0]]))
+    scores, target = torch.tensor([[1000.0, 0.0, -1000.0]]), torch.tensor([2])
+    value, gradient = with_gradient(lambda s: loss(s, target, 1), scores)
+    assert value.item() == pytest.approx(1500 + further)
+    torch.testing.assert_close(gradient, torch.tensor([[0.5, 0.5, -1.0]]))
+
+
+def test_the_operators_small_memberships_have_their_gradient():
+    scores = torch.tensor([[25.0, 0.0, -25.0]])
+    _, gradient = with_gradient(lambda s: -lapsum_topk(s, 1)[0, 1].log(), scores)
+    torch.testing.assert_close(gradient, torch.tensor([[0.5, -0.5, 0.0]]))
 
 
 @pytest.mark.parametrize("shape", ["logistic", "laplace", "gaussian", "midpoint"])
@@ -223,6 +228,8 @@ def test_masked_classes_are_absent(shape, sample):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_ignored_sample_whose_class_0_is_masked_has_no_gradient(dtype, plain_torch):
     """Inside it stands for class 0, where the Gaussian shape's slope is beyond float32."""
-    scores = torch.tensor([[-torch.inf, 1.0, 0.0, 2.0]], dtype=dtype, requires_grad=True)
-    soft_topk_loss(scores, torch.tensor([-100]), 2, shape="gaussian", reduction="sum").backward()
-    assert scores.grad.abs().max() == 0
+    scores, ignored = torch.tensor([[-torch.inf, 1.0, 0.0, 2.0]], dtype=dtype), torch.tensor([-100])
+    _, gradient = with_gradient(
+        lambda s: soft_topk_loss(s, ignored, 2, shape="gaussian", reduction="sum"), scores
+    )
+    assert gradient.abs().max() == 0
