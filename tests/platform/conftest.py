@@ -28,6 +28,14 @@ def topk() -> Callable[..., in_process.Said]:
     return in_process.topk
 
 
+@pytest.fixture
+def data_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's folder, which data are read from and in which what is made of them is kept."""
+    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+    monkeypatch.delenv("TOPK_CACHE", raising=False)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def train_study() -> Callable[..., None]:
     return confirm

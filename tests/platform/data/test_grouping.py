@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from made_photos import by_both_readers
 from PIL import Image
 from torch import Generator, Tensor
 
@@ -19,7 +20,6 @@ from topk_platform.data import (
     Split,
     apply_conditions,
     from_tensors,
-    image_files,
     image_folder,
     letters,
 )
@@ -29,10 +29,9 @@ from topk_platform.specs import Condition
 
 
 @pytest.fixture
-def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def photos(data_path: Path) -> Path:
     """Three classes of 24 photos each, by the photographers a to h, three photos each of every class."""
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
-    folder = tmp_path / "photos"
+    folder = data_path / "photos"
     for index, name in enumerate(("gull", "owl", "wren")):
         (folder / name).mkdir(parents=True)
         for number in range(24):
@@ -50,18 +49,18 @@ def apart(data: Dataset) -> bool:
     return not (one & two or one & three or two & three)
 
 
-@pytest.mark.parametrize("read", [image_folder, image_files])
+@by_both_readers
 def test_a_pattern_names_the_groups_of_images(read: Callable[..., Dataset], photos: Path) -> None:
-    options = {"size": 8} | ({"resize": 8} if read is image_files else {})
-    how: dict[str, Any] = {"groups": "{class}/{group}_*", "called": "photographers"}
-    data = read("photos", validation=0.2, test=0.2, **how, **options)
+    split: dict[str, Any] = {"validation": 0.2, "test": 0.2}
+    how = {**split, "groups": "{class}/{group}_*", "called": "photographers"}
+    data = read("photos", **how)
     assert data.groups == "photographers" and apart(data)
     assert set.union(*groups_of(data).values()) == set(range(8))
     assert all(len(split.labels.unique()) == 3 for split in data.splits.values())
     assert 0.1 < len(data.test) / 72 < 0.3
-    mixed = read("photos", validation=0.2, test=0.2, **how, **options, whole_groups=False)
+    mixed = read("photos", **how, whole_groups=False)
     assert not apart(mixed)
-    plain = read("photos", validation=0.2, test=0.2, **options)
+    plain = read("photos", **split)
     assert plain.test.fingerprint == mixed.test.fingerprint and plain.test.groups is None
 
 

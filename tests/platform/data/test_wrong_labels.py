@@ -21,7 +21,7 @@ from topk_platform import (
     Regime,
     UserError,
 )
-from topk_platform.data import Dataset, Split, apply_conditions, data_at, digits, load, write_labels
+from topk_platform.data import Dataset, Split, apply_conditions, digits, load, write_labels
 from topk_platform.data.conditions import conditioned as noted
 from topk_platform.data.wrong_labels import confused_labels
 from topk_platform.errors import MissingDataError
@@ -34,12 +34,6 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def conditioned(data: Dataset, *conditions: Condition, seed: int = 0) -> Dataset:
     return apply_conditions(data, conditions, lambda role: generator(seed + len(role)))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with data_at(tmp_path):
-        yield tmp_path
 
 
 def test_confused_labels_have_the_distribution_of_their_row() -> None:
@@ -60,8 +54,8 @@ PLAIN = "0.6,0.2,0.2\n0.1,0.8,0.1\n0,0,1\n"
 
 
 @pytest.mark.parametrize("text", [NAMED, PLAIN], ids=["named", "in order"])
-def test_a_confusion_matrix_is_read_by_name_or_in_order(text: str, folder: Path) -> None:
-    (folder / "human.csv").write_text(text)
+def test_a_confusion_matrix_is_read_by_name_or_in_order(text: str, data_path: Path) -> None:
+    (data_path / "human.csv").write_text(text)
     labels = torch.tensor([0, 1, 2]).repeat(30_000)
     small = three_classes(labels)
     noisy = conditioned(small, ConfusionNoise("human.csv")).train.labels
@@ -88,30 +82,30 @@ def three_classes(labels: torch.Tensor) -> Dataset:
         "t,a,b,c\na,1,0,0\nc,0,1,0\nb,0,0,1\n",
     ],
 )
-def test_a_wrong_matrix_is_refused(text: str, folder: Path) -> None:
-    (folder / "human.csv").write_text(text)
+def test_a_wrong_matrix_is_refused(text: str, data_path: Path) -> None:
+    (data_path / "human.csv").write_text(text)
     with pytest.raises(UserError, match=r"human\.csv(: rows and columns)? must"):
         conditioned(three_classes(torch.arange(3)), ConfusionNoise("human.csv"))
 
 
-def test_names_need_names(folder: Path) -> None:
-    (folder / "human.csv").write_text(NAMED)
+def test_names_need_names(data_path: Path) -> None:
+    (data_path / "human.csv").write_text(NAMED)
     nameless = dataclasses.replace(three_classes(torch.arange(3)), names=None)
     with pytest.raises(UserError, match=r"human\.csv names its classes"):
         conditioned(nameless, ConfusionNoise("human.csv"))
 
 
 @pytest.mark.parametrize("condition", [ConfusionNoise("none.csv"), NoisyLabels("none.npz")])
-def test_a_missing_file_is_missing_data(condition: Condition, folder: Path) -> None:
+def test_a_missing_file_is_missing_data(condition: Condition, data_path: Path) -> None:
     with pytest.raises(MissingDataError, match=r"none\.(csv|npz)"):
         conditioned(digits(), condition)
 
 
-def test_a_files_labels_find_their_samples_in_any_order(folder: Path) -> None:
+def test_a_files_labels_find_their_samples_in_any_order(data_path: Path) -> None:
     data = digits()
     shuffled = torch.randperm(len(data.train), generator=generator(3))[:500]
     given = (data.train.labels[shuffled] + 1) % 10
-    write_labels(folder / "labels.npz", data.train.take(shuffled), given.tolist())
+    write_labels(data_path / "labels.npz", data.train.take(shuffled), given.tolist())
     noisy = conditioned(data, NoisyLabels("labels.npz")).train.labels
     expected = data.train.labels.clone()
     expected[shuffled] = given
@@ -121,16 +115,16 @@ def test_a_files_labels_find_their_samples_in_any_order(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [[0.7, 1.0], np.array([1.0, 2.0])])
-def test_labels_that_are_no_whole_numbers_are_not_written(labels: Any, folder: Path) -> None:
+def test_labels_that_are_no_whole_numbers_are_not_written(labels: Any, data_path: Path) -> None:
     with pytest.raises(UserError, match=r"labels must be whole numbers of shape \(n,\), got float"):
-        write_labels(folder / "labels.npz", digits().train.take(torch.arange(2)), labels)
-    assert not (folder / "labels.npz").exists()
+        write_labels(data_path / "labels.npz", digits().train.take(torch.arange(2)), labels)
+    assert not (data_path / "labels.npz").exists()
 
 
-def test_labels_in_order_are_those_of_all_training_samples(folder: Path) -> None:
+def test_labels_in_order_are_those_of_all_training_samples(data_path: Path) -> None:
     data = digits()
     given = data.train.labels.flip(0)
-    np.savez(folder / "labels.npz", label=given.numpy())
+    np.savez(data_path / "labels.npz", label=given.numpy())
     assert torch.equal(conditioned(data, NoisyLabels("labels.npz")).train.labels, given)
     with pytest.raises(UserError, match=r"a label for each of the 100 training samples, got 1077"):
         conditioned(data, PerClass(10), NoisyLabels("labels.npz"))
@@ -147,20 +141,20 @@ def test_labels_in_order_are_those_of_all_training_samples(folder: Path) -> None
         ({"label": np.array([1]), "sample": np.array(["x"])}, "samples"),
     ],
 )
-def test_wrong_files_of_labels_are_refused(arrays: dict[str, Any], name: str, folder: Path) -> None:
-    np.savez(folder / "labels.npz", **arrays)
+def test_wrong_files_of_labels_are_refused(arrays: dict[str, Any], name: str, data_path: Path) -> None:
+    np.savez(data_path / "labels.npz", **arrays)
     with pytest.raises(UserError, match=rf"labels\.npz.*\b{name}\b"):
         conditioned(digits(), NoisyLabels("labels.npz"))
 
 
-def test_another_file_of_the_same_name_is_other_data(folder: Path) -> None:
+def test_another_file_of_the_same_name_is_other_data(data_path: Path) -> None:
     """Its bytes are part of the fingerprint, which every trial is planned with."""
     regime = Regime("r", "digits", (NoisyLabels("labels.npz"),))
     with pytest.raises(MissingDataError, match=r"labels\.npz, which a condition reads, does not exist"):
         load(regime)
     prints = []
     for shift in (0, 1, 0):
-        np.savez(folder / "labels.npz", label=(digits().train.labels.numpy() + shift) % 10)
+        np.savez(data_path / "labels.npz", label=(digits().train.labels.numpy() + shift) % 10)
         prints.append(load(regime).fingerprint)
     assert prints[0] == prints[2] != prints[1]
     assert (
@@ -188,8 +182,8 @@ def array() -> bytes:
     [b"none", b"", array(), archive(slice(100, None), b""), archive(slice(60, 160), bytes([255]) * 100)],
     ids=["text", "empty", "npy", "cut off", "spoilt"],
 )
-def test_a_file_that_is_no_archive_is_refused(content: bytes, folder: Path) -> None:
-    (folder / "labels.npz").write_bytes(content)
+def test_a_file_that_is_no_archive_is_refused(content: bytes, data_path: Path) -> None:
+    (data_path / "labels.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"cannot be read as an \.npz file"):
         conditioned(digits(), NoisyLabels("labels.npz"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from topk_platform import UserError
-from topk_platform.data import Dataset, array_file, data_at
+from topk_platform.data import Dataset, array_file
 
 LABELS = np.arange(48) % 4
 DRAW = np.random.default_rng(0)
@@ -20,11 +19,7 @@ GREY = DRAW.integers(1, 256, (48, 12, 10))
 TABLE = DRAW.integers(1, 3000, (48, 5))
 HALF = torch.from_numpy(TABLE).bfloat16()
 
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path) -> Iterator[None]:
-    with data_at(tmp_path):
-        yield
+pytestmark = pytest.mark.usefixtures("data_path")
 
 
 def made(folder: Path, suffix: str = ".npz", **arrays: Any) -> Dataset:

@@ -123,11 +123,8 @@ def write(path: Path, characters: str = "ΑΒ", **changes: np.ndarray) -> None:
     np.savez_compressed(path, **{"split": np.arange(3, dtype=np.uint8), **content})
 
 
-def test_another_file_of_the_tool_is_read_from_the_data_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
-    write(tmp_path / "greek.npz")
+def test_another_file_of_the_tool_is_read_from_the_data_folder(data_path: Path) -> None:
+    write(data_path / "greek.npz")
     greek = load(Regime("r", "letters", options={"file": "greek.npz"}))
     assert isinstance(greek, Dataset)
     assert (greek.names, greek.superclasses, greek.shape) == (("Α", "Β"), None, (1, 4, 4))
@@ -136,17 +133,15 @@ def test_another_file_of_the_tool_is_read_from_the_data_folder(
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no archive", "other", "array"])
-def test_what_is_no_file_of_the_tool_is_refused(
-    content: bytes | str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
+def test_what_is_no_file_of_the_tool_is_refused(content: bytes | str | None, data_path: Path) -> None:
+    path = data_path / "f.npz"
     if content == "other":
-        np.savez(tmp_path / "f.npz", images=np.zeros(3))
+        np.savez(path, images=np.zeros(3))
     elif content == "array":
-        with (tmp_path / "f.npz").open("wb") as file:
+        with path.open("wb") as file:
             np.save(file, np.zeros(3))
     elif isinstance(content, bytes):
-        (tmp_path / "f.npz").write_bytes(content)
+        path.write_bytes(content)
     with pytest.raises(UserError, match=r"dataset letters: file must be .*tools/make_letters.py.*f.npz"):
         load(Regime("r", "letters", options={"file": "f.npz"}))
 

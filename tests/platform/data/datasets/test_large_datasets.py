@@ -36,13 +36,6 @@ SMALL: dict[str, Any] = {"size": 16, "resize": 20}
 IMAGENET = SMALL | {"classes": 4, "validation": 2}
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
-    monkeypatch.delenv("TOPK_CACHE", raising=False)
-    return tmp_path
-
-
 def samples(data: Dataset, split: str) -> set[tuple[str, int]]:
     part = getattr(data, split)
     assert isinstance(part.inputs, Images)
@@ -57,8 +50,8 @@ def folder_samples(root: Path, *parts: str) -> set[tuple[str, int]]:
     return {(Path(path).relative_to(root).as_posix(), label) for path, label in result}
 
 
-def test_imagenet_holds_out_a_balanced_validation_split(folder: Path) -> None:
-    root = write_imagenet(folder)
+def test_imagenet_holds_out_a_balanced_validation_split(data_path: Path) -> None:
+    root = write_imagenet(data_path)
     data = imagenet(**IMAGENET)
     assert samples(data, "train") | samples(data, "validation") == folder_samples(root, "train")
     assert samples(data, "test") == folder_samples(root, "val")
@@ -70,9 +63,9 @@ def test_imagenet_holds_out_a_balanced_validation_split(folder: Path) -> None:
     assert samples(imagenet(**IMAGENET), "validation") == samples(data, "validation")
 
 
-def test_subsets_are_balanced_and_nested(folder: Path) -> None:
+def test_subsets_are_balanced_and_nested(data_path: Path) -> None:
     """``PerClass`` draws as many of each class however many there are; the largest is all there is."""
-    root = write_imagenet(folder, train=12)
+    root = write_imagenet(data_path, train=12)
     for number, path in enumerate(sorted((root / "train" / "n01440764").iterdir())):
         if number < 3:
             path.unlink()
@@ -89,8 +82,8 @@ def test_subsets_are_balanced_and_nested(folder: Path) -> None:
     assert samples(subsets[-1], "train") == samples(data, "train")
 
 
-def test_imagenet_lt_is_what_its_lists_say(folder: Path) -> None:
-    root = write_imagenet_lt(folder)
+def test_imagenet_lt_is_what_its_lists_say(data_path: Path) -> None:
+    root = write_imagenet_lt(data_path)
     data = imagenet_lt(**SMALL, classes=4)
     for split, name in (("train", "train"), ("validation", "val"), ("test", "test")):
         lines = (root / f"ImageNet_LT_{name}.txt").read_text().split("\n")[:-1]
@@ -99,18 +92,18 @@ def test_imagenet_lt_is_what_its_lists_say(folder: Path) -> None:
     assert data.classes == 4
 
 
-def test_many_numbered_classes_keep_their_numbers(folder: Path) -> None:
+def test_many_numbered_classes_keep_their_numbers(data_path: Path) -> None:
     """In the order of their names class 10 would come before class 2."""
-    write_imagenet_lt(folder, classes=12, train=2, validation=1, test=1)
+    write_imagenet_lt(data_path, classes=12, train=2, validation=1, test=1)
     data = imagenet_lt(**SMALL, classes=12)
-    synsets = sorted(path.name for path in (folder / "imagenet" / "train").iterdir())
+    synsets = sorted(path.name for path in (data_path / "imagenet" / "train").iterdir())
     for split in ("train", "validation", "test"):
         assert all(synsets[label] == name.split("/")[1] for name, label in samples(data, split))
 
 
 @pytest.mark.parametrize("layout", ["published", "nested"])
-def test_plantnet_is_what_its_metadata_say(folder: Path, layout: str) -> None:
-    root = write_plantnet300k(folder)
+def test_plantnet_is_what_its_metadata_say(data_path: Path, layout: str) -> None:
+    root = write_plantnet300k(data_path)
     if layout == "nested":
         (root / "images").mkdir()
         for split in ("train", "val", "test"):
@@ -131,9 +124,9 @@ def test_plantnet_is_what_its_metadata_say(folder: Path, layout: str) -> None:
 
 
 @pytest.mark.parametrize("year", [2017, 2018, 2019])
-def test_inaturalist_is_what_its_lists_say(folder: Path, year: int) -> None:
+def test_inaturalist_is_what_its_lists_say(data_path: Path, year: int) -> None:
     """Ids are the labels; what is tested are the images of the official validation."""
-    root = write_inaturalist_lists(folder, year, classes=12, train=16)
+    root = write_inaturalist_lists(data_path, year, classes=12, train=16)
     stray = min(root.rglob("*.jpg"))
     shutil.copy(stray, stray.with_name("in-no-list.jpg"))
     data = inaturalist(year, **SMALL, validation=0.25)
@@ -153,8 +146,8 @@ def test_inaturalist_is_what_its_lists_say(folder: Path, year: int) -> None:
     assert again == samples(data, "validation")
 
 
-def test_the_only_image_of_a_class_is_trained_on(folder: Path) -> None:
-    root = write_inaturalist_lists(folder)
+def test_the_only_image_of_a_class_is_trained_on(data_path: Path) -> None:
+    root = write_inaturalist_lists(data_path)
     content = json.loads((root / "train2018.json").read_text())
     (first, _) = [entry for entry in content["annotations"] if entry["category_id"] == 3]
     content["annotations"].remove(first)
@@ -164,8 +157,8 @@ def test_the_only_image_of_a_class_is_trained_on(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["[1]", '{"images": [], "annotations": [{"id": 1}]}', "no json"])
-def test_lists_in_another_format_are_refused(folder: Path, content: str) -> None:
-    (write_inaturalist_lists(folder) / "val2018.json").write_text(content)
+def test_lists_in_another_format_are_refused(data_path: Path, content: str) -> None:
+    (write_inaturalist_lists(data_path) / "val2018.json").write_text(content)
     with pytest.raises(UserError, match=r"val2018\.json"):
         inaturalist(**SMALL)
 
@@ -179,22 +172,22 @@ def test_lists_in_another_format_are_refused(folder: Path, content: str) -> None
         (inaturalist, r"inaturalist2018 lacks train2018\.json, val2018\.json.*https://github\.com"),
     ],
 )
-def test_what_is_missing_is_said_with_where_to_get_it(folder: Path, make: Any, named: str) -> None:
-    with pytest.raises(MissingDataError, match=rf"(?s){folder}/{named}"):
+def test_what_is_missing_is_said_with_where_to_get_it(data_path: Path, make: Any, named: str) -> None:
+    with pytest.raises(MissingDataError, match=rf"(?s){data_path}/{named}"):
         make()
 
 
-def test_missing_lists_and_images_are_said(folder: Path) -> None:
-    root = write_imagenet(folder)
+def test_missing_lists_and_images_are_said(data_path: Path) -> None:
+    root = write_imagenet(data_path)
     with pytest.raises(MissingDataError, match=r"lacks ImageNet_LT_train\.txt"):
         imagenet_lt(**SMALL, classes=4)
     shutil.rmtree(root)
-    root = write_imagenet_lt(folder)
+    root = write_imagenet_lt(data_path)
     for path in sorted((root / "val").rglob("*.JPEG"))[:7]:
         path.unlink()
     with pytest.raises(MissingDataError, match=r"ImageNet_LT_test\.txt .*val/.* and 2 more"):
         imagenet_lt(**SMALL, classes=4)
-    plants = write_plantnet300k(folder)
+    plants = write_plantnet300k(data_path)
     min((plants / "images_val").rglob("*.jpg")).unlink()
     with pytest.raises(MissingDataError, match=r"metadata\.json .*images_val/"):
         plantnet300k(**SMALL)
@@ -219,8 +212,8 @@ def unsorted_test(root: Path) -> None:
         (unsorted_test, r"val_\d+\.JPEG"),
     ],
 )
-def test_half_an_imagenet_is_not_taken_for_one(folder: Path, change: Any, named: str) -> None:
-    change(write_imagenet_lt(folder))
+def test_half_an_imagenet_is_not_taken_for_one(data_path: Path, change: Any, named: str) -> None:
+    change(write_imagenet_lt(data_path))
     with pytest.raises(UserError, match=named):
         imagenet_lt(**SMALL, classes=4)
 
@@ -237,15 +230,15 @@ def test_half_an_imagenet_is_not_taken_for_one(folder: Path, change: Any, named:
         (lambda: inaturalist(**SMALL, validation=1.0), "validation must"),
     ],
 )
-def test_the_numbers_of_classes_and_of_samples_are_checked(folder: Path, make: Any, named: str) -> None:
-    write_imagenet_lt(folder)
-    write_inaturalist_lists(folder)
+def test_the_numbers_of_classes_and_of_samples_are_checked(data_path: Path, make: Any, named: str) -> None:
+    write_imagenet_lt(data_path)
+    write_inaturalist_lists(data_path)
     with pytest.raises(UserError, match=named):
         make()
 
 
-def test_metadata_in_another_format_are_refused(folder: Path) -> None:
-    file = write_plantnet300k(folder) / "plantnet300K_metadata.json"
+def test_metadata_in_another_format_are_refused(data_path: Path) -> None:
+    file = write_plantnet300k(data_path) / "plantnet300K_metadata.json"
     for content in ("[1]", '{"a": {"split": "train"}}', "no json"):
         file.write_text(content)
         with pytest.raises(UserError, match="species_id and split"):
@@ -256,8 +249,8 @@ class _Large(RegimeContract):
     write: ClassVar[Any]
 
     @pytest.fixture(autouse=True)
-    def _written(self, folder: Path) -> None:
-        type(self).write(folder)
+    def _written(self, data_path: Path) -> None:
+        type(self).write(data_path)
 
 
 class TestImageNet(_Large):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import zlib
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from made_photos import by_both_readers
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
@@ -24,7 +24,6 @@ from topk_platform.data import (
     data_at,
     data_folder,
     from_tensors,
-    image_files,
     image_folder,
     load,
 )
@@ -46,9 +45,8 @@ def draw(folder: Path, classes: str = "abc", count: int = 10, size: tuple[int, i
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
-    return tmp_path / "mine"
+def folder(data_path: Path) -> Path:
+    return data_path / "mine"
 
 
 def images(data: Dataset) -> list[tuple[int, ...]]:
@@ -69,16 +67,19 @@ def test_one_folder_is_split_by_fractions(folder: Path) -> None:
     assert image_folder("mine", size=8, validation=0.2, test=0.3).fingerprint == data.fingerprint
 
 
+@by_both_readers
 @pytest.mark.parametrize(
     "hidden", ["train/a/._0.png", "train/a/.x", "train/.x/0.png", "val/.x/0.png", "train/a/.x/0.png"]
 )
-def test_hidden_files_are_no_images_and_hidden_folders_no_classes(hidden: str, folder: Path) -> None:
+def test_hidden_files_are_no_images_and_hidden_folders_no_classes(
+    hidden: str, folder: Path, read: Callable[..., Dataset]
+) -> None:
     draw(folder / "train")
     draw(folder / "val")
-    before = [read("mine").fingerprint for read in READERS]
+    before = read("mine").fingerprint
     (folder / hidden).parent.mkdir(exist_ok=True)
     shutil.copy(folder / "train" / "a" / "0.png", folder / hidden)
-    assert [read("mine").fingerprint for read in READERS] == before
+    assert read("mine").fingerprint == before
 
 
 def test_an_image_that_is_too_large_when_it_is_scaled_is_named(folder: Path) -> None:
@@ -168,10 +169,7 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
     refused("size must be", size=0)
 
 
-READERS = [partial(image_folder, size=8), partial(image_files, size=8, resize=8)]
-
-
-@pytest.mark.parametrize("read", READERS)
+@by_both_readers
 def test_a_class_may_lack_images_in_validation_and_test(folder: Path, read: Callable[..., Dataset]) -> None:
     """By its folder, which may be empty or not be there."""
     draw(folder / "train", "abc")
@@ -187,7 +185,7 @@ def test_a_class_may_lack_images_in_validation_and_test(folder: Path, read: Call
         read("mine")
 
 
-@pytest.mark.parametrize("read", READERS)
+@by_both_readers
 def test_an_empty_folder_is_no_class_and_an_empty_split_none(
     folder: Path, read: Callable[..., Dataset]
 ) -> None:
@@ -202,7 +200,7 @@ def test_an_empty_folder_is_no_class_and_an_empty_split_none(
         read("mine")
 
 
-@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+@by_both_readers
 def test_a_folder_beside_train_that_is_no_split_is_named(
     folder: Path, read: Callable[[str], Dataset]
 ) -> None:

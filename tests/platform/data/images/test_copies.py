@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from made_photos import by_both_readers, write_photos
 
 from topk_platform import UserError
-from topk_platform.data import Dataset, from_tensors, image_files, image_folder
+from topk_platform.data import Dataset, from_tensors
 from topk_platform.data.dataset import Split
 from topk_platform.data.images.copies import same_images, united
 
-READERS = [partial(image_folder, size=16), partial(image_files, size=16, resize=16)]
-
 
 @pytest.fixture
-def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Twelve photos of each of three classes, all of other pixels."""
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
-    draw = np.random.default_rng(0)
-    for name in ("ant", "bee", "cod"):
-        (tmp_path / "mine" / name).mkdir(parents=True)
-        for number in range(12):
-            pixels = draw.integers(0, 256, (20, 18, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "mine" / name / f"{number:02}.png")
-    return tmp_path / "mine"
+def photos(data_path: Path) -> Path:
+    return write_photos(data_path / "mine", ("ant", "bee", "cod"), 12)
 
 
 def in_splits(photos: Path) -> Path:
@@ -40,7 +28,7 @@ def in_splits(photos: Path) -> Path:
     for name in ("ant", "bee", "cod"):
         (photos / "test" / name).mkdir(parents=True)
         for number in range(8, 12):
-            shutil.move(photos / name / f"{number:02}.png", photos / "test" / name)
+            shutil.move(photos / name / f"{number:03}.png", photos / "test" / name)
         shutil.move(photos / name, photos / "train" / name)
     return photos
 
@@ -67,15 +55,17 @@ def test_groups_that_share_a_copy_are_one(pairs: list[tuple[int, int]]) -> None:
     assert torch.equal(own[:, None] == own, slow[:, None] == slow)
 
 
-@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+@by_both_readers
 def test_copies_across_splits_are_refused_or_left_out_of_training(
     photos: Path, read: Callable[..., Dataset]
 ) -> None:
     in_splits(photos)
     whole = read("mine", validation=0.2)
     for number in range(5):
-        shutil.copy(photos / "test" / "ant" / "08.png", photos / "train" / "bee" / f"same{number}.png")
-    message = r"copies: 5 of the 29 images of train are in test.*bee/same0\.png = test/ant/08\.png.* and 2 more.*--drop"
+        shutil.copy(photos / "test" / "ant" / "008.png", photos / "train" / "bee" / f"same{number}.png")
+    message = (
+        r"5 of the 29 images of train are in test.*bee/same0\.png = test/ant/008\.png.* and 2 more.*--drop"
+    )
     with pytest.raises(UserError, match=message):
         read("mine", validation=0.2)
     data = read("mine", validation=0.2, copies="drop")
@@ -86,7 +76,7 @@ def test_copies_across_splits_are_refused_or_left_out_of_training(
         read("mine", copies="keep")
 
 
-@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+@by_both_readers
 @pytest.mark.parametrize("groups", ["", "{class}/{group}_*"])
 def test_splits_that_are_dealt_keep_copies_together(
     photos: Path, read: Callable[..., Dataset], groups: str

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
+from made_photos import write_photos
 from torch import Tensor, nn
 
 from topk_platform import Regime, UserError
@@ -22,6 +20,8 @@ from topk_platform.data.images.contents import contents
 from topk_platform.data.images.copies import notes_on_features
 from topk_platform.data.images.features import features_of
 from topk_platform.errors import MissingDataError
+
+pytestmark = pytest.mark.usefixtures("data_path")
 
 
 class Counting(nn.Module):
@@ -35,12 +35,6 @@ class Counting(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         self.seen += len(images)
         return nn.functional.adaptive_avg_pool2d(images, 2) * self.weight
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path) -> Iterator[Path]:
-    with data_at(tmp_path):
-        yield tmp_path
 
 
 def photos(seed: int = 0) -> Dataset:
@@ -73,17 +67,13 @@ def test_features_are_computed_once_and_labels_stay() -> None:
     assert torch.equal(first.train.labels, data.train.labels)
 
 
-def saved(folder: Path, seed: int, count: int = 12) -> None:
-    """Photos of one size in bytes, of two classes."""
-    draw = np.random.default_rng(seed)
-    for number in range(count):
-        file = folder / "birds" / f"class{number % 2}" / f"{number:03}.bmp"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(draw.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(file)
+def saved(data_path: Path, seed: int, count: int = 6) -> None:
+    """Photos of one size in bytes, so many of each of two classes."""
+    write_photos(data_path / "birds", ("class0", "class1"), count, (8, 8), seed, "bmp")
 
 
 def test_of_added_photos_alone_features_are_computed_and_old_files_go(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever split they come into: in the end they are those of a folder that was always so."""
     computed: list[int] = []
@@ -95,37 +85,37 @@ def test_of_added_photos_alone_features_are_computed_and_old_files_go(
 
     monkeypatch.setattr(features, "_computed", counted)
     backbone = Backbone(Counting(), 8)
-    saved(folder, 0, 100)
+    saved(data_path, 0, 50)
     features_of(image_files("birds", 8, 8), backbone)
     assert sum(computed) == 100
     computed.clear()
-    saved(folder, 0, 101)
+    saved(data_path, 0, 51)
     got = features_of(image_files("birds", 8, 8), backbone)
-    assert sum(computed) == 1
-    assert len([*folder.rglob("*.safetensors")]) == 1
-    with data_at(folder / "other"):
-        saved(folder / "other", 0, 101)
+    assert sum(computed) == 2
+    assert len([*data_path.rglob("*.safetensors")]) == 1
+    with data_at(data_path / "other"):
+        saved(data_path / "other", 0, 51)
         anew = features_of(image_files("birds", 8, 8), backbone)
     assert got.fingerprint == anew.fingerprint and got.class_names == ("class0", "class1")
-    (folder / "birds" / "class0" / "100.bmp").unlink()
+    (data_path / "birds" / "class0" / "050.bmp").unlink()
     computed.clear()
     features_of(image_files("birds", 8, 8, validation=0.3), backbone)
     assert computed == []
 
 
-def test_folders_with_the_same_names_and_sizes_share_no_features(folder: Path) -> None:
+def test_folders_with_the_same_names_and_sizes_share_no_features(data_path: Path) -> None:
     """Neither does a folder with itself, after its photos were exchanged for others."""
     backbone = Backbone(Counting(), 8)
-    saved(folder, 0)
+    saved(data_path, 0)
     first = features_of(image_files("birds", 8, 8), backbone).fingerprint
-    saved(folder, 1)
+    saved(data_path, 1)
     assert features_of(image_files("birds", 8, 8), backbone).fingerprint != first
-    saved(folder, 0)
+    saved(data_path, 0)
     assert features_of(image_files("birds", 8, 8), backbone).fingerprint == first
 
 
-def test_a_file_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved(folder, 0)
+def test_a_file_is_read_once(data_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(data_path, 0)
     images = image_files("birds", 8, 8).train.inputs
     first = contents(images)
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} is read again"))
@@ -140,9 +130,9 @@ def test_other_images_weights_and_sizes_have_features_of_their_own() -> None:
     assert len(set(kinds)) == len(kinds)
 
 
-def test_a_damaged_file_of_features_is_made_anew(folder: Path) -> None:
+def test_a_damaged_file_of_features_is_made_anew(data_path: Path) -> None:
     first = features_of(photos(), Backbone(Counting(), 8))
-    for file in folder.rglob("*.safetensors"):
+    for file in data_path.rglob("*.safetensors"):
         file.write_bytes(file.read_bytes()[:-7])
     network = Counting()
     assert features_of(photos(), Backbone(network, 8)).fingerprint == first.fingerprint
@@ -150,15 +140,15 @@ def test_a_damaged_file_of_features_is_made_anew(folder: Path) -> None:
 
 
 def test_features_that_cannot_be_kept_are_an_error_that_names_the_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "cache").write_text("a file, where a folder should be")
-    monkeypatch.setenv("TOPK_CACHE", str(folder / "cache"))
+    (data_path / "cache").write_text("a file, where a folder should be")
+    monkeypatch.setenv("TOPK_CACHE", str(data_path / "cache"))
     with pytest.raises(UserError, match=r"features cannot be kept in .*cache/features: .*TOPK_CACHE"):
         features_of(photos(), Backbone(Counting(), 8))
 
 
-def test_a_full_disk_is_an_error_that_names_the_folder_and_leaves_nothing(folder: Path) -> None:
+def test_a_full_disk_is_an_error_that_names_the_folder_and_leaves_nothing(data_path: Path) -> None:
     """As a limit on the size of files, which fails a write in the same way."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
@@ -167,7 +157,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder_and_leaves_nothing(folder
             features_of(photos(), Backbone(Counting(), 8))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    files = [file for file in (folder / ".topk" / "features").rglob("*") if file.is_file()]
+    files = [file for file in (data_path / ".topk" / "features").rglob("*") if file.is_file()]
     assert [file.name for file in files] == [".lock"]
 
 
@@ -190,7 +180,7 @@ def test_a_network_that_gives_no_features_and_data_that_are_no_images_are_refuse
 
 
 def test_a_study_names_a_dataset_and_a_backbone_of_its_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
         "import torch\nfrom topk_platform.data import from_tensors\n"
@@ -198,8 +188,8 @@ def test_a_study_names_a_dataset_and_a_backbone_of_its_own(
         "    return from_tensors((images.to(torch.uint8), torch.arange(60) % 3))\n"
         "def backbone():\n    return torch.nn.Flatten()\n"
     )
-    (folder / "lab_photos.py").write_text(code)
-    monkeypatch.syspath_prepend(str(folder))
+    (data_path / "lab_photos.py").write_text(code)
+    monkeypatch.syspath_prepend(str(data_path))
     options = {"of": "lab_photos:photos", "backbone": "lab_photos:backbone", "pixels": 2, "shade": 3}
     data = load(Regime("photos", "image_features", options=options))
     assert isinstance(data, Dataset)
@@ -223,13 +213,13 @@ def test_backbones_that_there_are_not_are_refused(name: str, weights: str | None
 
 @pytest.mark.parametrize("name", ["timm/resnet10t", "torchvision/resnet18"])
 def test_weights_that_cannot_be_downloaded_are_named(
-    name: str, monkeypatch: pytest.MonkeyPatch, folder: Path
+    name: str, monkeypatch: pytest.MonkeyPatch, data_path: Path
 ) -> None:
     pytest.importorskip("timm")
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
-    monkeypatch.setenv("TORCH_HOME", str(folder))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(data_path))
+    monkeypatch.setenv("TORCH_HOME", str(data_path))
     monkeypatch.setattr("torch.hub.urlopen", lambda *_: (_ for _ in ()).throw(OSError("no route to host")))
     with pytest.raises(MissingDataError, match=f"backbone {name} .*cannot be downloaded"):
         load_backbone(name, 32)
@@ -255,35 +245,26 @@ def test_a_missing_package_is_named_with_what_installs_it(
 
 @pytest.mark.parametrize(("of", "options"), [("image_folder", {}), ("image_files", {"resize": 10})])
 def test_an_image_that_cannot_be_read_is_named_and_no_features_are_kept(
-    of: str, options: dict[str, int], folder: Path, monkeypatch: pytest.MonkeyPatch
+    of: str, options: dict[str, int], data_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draw = np.random.default_rng(0)
-    for number in range(30):
-        file = folder / "birds" / f"class{number % 3}" / f"{number}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(draw.integers(0, 256, (10, 10, 3), dtype=np.uint8)).save(file)
-    (folder / "birds" / "class1" / "4.png").write_bytes(b"no image")
-    (folder / "lab_backbone.py").write_text("import torch\ndef backbone():\n    return torch.nn.Flatten()\n")
-    monkeypatch.syspath_prepend(str(folder))
-    taken = {
-        "of": of,
-        "folder": "birds",
-        "size": 8,
-        "backbone": "lab_backbone:backbone",
-        "pixels": 4,
-        **options,
-    }
-    with pytest.raises(UserError, match=r"class1/4\.png"):
-        load(Regime("birds", "image_features", options=taken))
-    assert not list(folder.rglob("*.safetensors"))
+    write_photos(data_path / "birds", ("class0", "class1", "class2"), 10, (10, 10))
+    (data_path / "birds" / "class1" / "004.png").write_bytes(b"no image")
+    (data_path / "lab_backbone.py").write_text(
+        "import torch\ndef backbone():\n    return torch.nn.Flatten()\n"
+    )
+    monkeypatch.syspath_prepend(str(data_path))
+    taken = {"of": of, "folder": "birds", "size": 8, "backbone": "lab_backbone:backbone", "pixels": 4}
+    with pytest.raises(UserError, match=r"class1/004\.png"):
+        load(Regime("birds", "image_features", options=taken | options))
+    assert not list(data_path.rglob("*.safetensors"))
 
 
-def test_torchvisions_weights_in_a_file_give_the_features_before_the_last_layer(folder: Path) -> None:
+def test_torchvisions_weights_in_a_file_give_the_features_before_the_last_layer(data_path: Path) -> None:
     from torchvision.models import resnet18
 
     torch.manual_seed(0)
     network = resnet18().eval()
-    torch.save(network.state_dict(), folder / "weights.pth")
+    torch.save(network.state_dict(), data_path / "weights.pth")
     backbone = load_backbone("torchvision/resnet18", 32, "weights.pth")
     images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
     scores = network.fc(backbone(images))
@@ -299,9 +280,8 @@ def test_the_wheels_weights_fit_their_network() -> None:
     assert bool(features.isfinite().all())
 
 
-def test_near_copies_and_doubtful_labels_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_near_copies_and_doubtful_labels_are_listed(data_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Features around four means: three labels are wrong, two images are nearly in two splits; nothing else is said."""
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
     draw = torch.Generator().manual_seed(0)
     labels = torch.arange(120) % 4
     means = torch.eye(4, 64)[labels]
@@ -314,7 +294,7 @@ def test_near_copies_and_doubtful_labels_are_listed(tmp_path: Path, monkeypatch:
         name: Split(images[part], labels[part], names=tuple(map(str, range(120)[part])))
         for name, part in parts.items()
     }
-    data, file = Dataset(**splits, classes=4, names=("a", "b", "c", "d")), tmp_path / "doubts.csv"  # type: ignore[arg-type]
+    data, file = Dataset(**splits, classes=4, names=("a", "b", "c", "d")), data_path / "doubts.csv"  # type: ignore[arg-type]
     of = {name: features[part] for name, part in parts.items()}
     near, doubts = notes_on_features(data, of, file)
     assert near.startswith("2 images of different splits") and "1 (109)" in near and "2 (90)" in near
@@ -328,5 +308,5 @@ def test_near_copies_and_doubtful_labels_are_listed(tmp_path: Path, monkeypatch:
         name: 3 + torch.randn(part.shape, generator=draw) for name, part in of.items()
     }  # all images are alike
     monkeypatch.setattr(doubts_module, "_doubts", lambda *_: ())
-    (near,) = notes_on_features(data, alike, tmp_path / "alike.csv")
+    (near,) = notes_on_features(data, alike, data_path / "alike.csv")
     assert int(near.split()[0]) < 12

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from unicodedata import normalize
 
-import numpy as np
 import pytest
-from PIL import Image
+from made_photos import READERS, by_both_readers, write_photos
 
 from topk_platform import UserError
-from topk_platform.data import Dataset, image_files, image_folder
+from topk_platform.data import Dataset, image_folder
 
-READERS = [partial(image_folder, size=8), partial(image_files, size=8, resize=8)]
 NAMES = [f"{name}{number}" for name in ("ant", "bee", "cod") for number in range(12)]
 
 
 @pytest.fixture
-def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def photos(data_path: Path) -> Path:
     """Thirty-six photos, each of other pixels, in one folder."""
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
-    draw = np.random.default_rng(0)
-    (tmp_path / "mine").mkdir()
-    for name in NAMES:
-        Image.fromarray(draw.integers(0, 256, (9, 9, 3), dtype=np.uint8)).save(
-            tmp_path / "mine" / f"{name}.png"
-        )
-    return tmp_path / "mine"
+    write_photos(data_path, ["mine"], len(NAMES))
+    for number, name in enumerate(NAMES):
+        (data_path / "mine" / f"{number:03}.png").rename(data_path / "mine" / f"{name}.png")
+    return data_path / "mine"
 
 
 def in_classes(photos: Path) -> Path:
@@ -43,7 +36,7 @@ def labels(separator: str = ",", ending: str = ".png") -> list[str]:
     return [separator.join((f"{name}{ending}", name[:3])) for name in NAMES]
 
 
-@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+@by_both_readers
 @pytest.mark.parametrize(
     "text",
     [
@@ -64,7 +57,7 @@ def test_a_table_of_labels_is_as_good_as_folders(
     assert table.class_names == folders.class_names == ("ant", "bee", "cod")
     for name, split in table.splits.items():
         assert split.labels.tolist() == folders.splits[name].labels.tolist()
-        if read is READERS[0]:
+        if read is READERS["image_folder"]:
             assert bool((split.tensor == folders.splits[name].tensor).all())
 
 
@@ -119,7 +112,7 @@ def test_a_table_in_another_encoding_or_none_is_refused(photos: Path) -> None:
         image_folder("mine", 8, labels="labels.csv")
 
 
-@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+@by_both_readers
 @pytest.mark.parametrize("left", ["@eaDir", ".thumbnails", "lost+found", "$RECYCLE.BIN", "__MACOSX"])
 @pytest.mark.parametrize("under", ["", "bee"])
 def test_what_systems_leave_is_left_out_and_counted(
@@ -133,7 +126,7 @@ def test_what_systems_leave_is_left_out_and_counted(
     assert after.notes == (f"files not read: 12 in {left}, which a system left there",)
 
 
-@pytest.mark.parametrize("read", READERS, ids=["image_folder", "image_files"])
+@by_both_readers
 def test_names_that_differ_in_their_unicode_form_alone_are_one_class(
     photos: Path, read: Callable[..., Dataset]
 ) -> None:
