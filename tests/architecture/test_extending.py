@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from additions import ADDITIONS, add
+from made_studies import small_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime
 from topk_platform.data import DATASETS
 from topk_platform.models import MODELS
 from topk_platform.records.storage.backends import OBJECT_STORES
@@ -91,8 +91,7 @@ def test_an_extension_that_is_added_by_its_row_can_be_used(kind: str, usable: li
 
 @pytest.mark.slow
 def test_no_extension_starts_an_arm_anew_that_does_not_use_it(usable: list[str]) -> None:
-    arm = Arm(Regime("r", "digits"), Model("mlp"), Loss("cross_entropy"), 1, Recipe(1))
-    assert usable[-1] == version_of(arm)
+    assert usable[-1] == version_of(small_study(k=1).arms[0])
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest.mock import patch
 
 from in_process import Said, topk
-from made_records import make_record, make_study
+from made_records import make_record, make_wider_study
 
-from topk_platform import Choice, Claim, Contrast, Float, Int, Loss, Study
+from topk_platform import Claim, Contrast, Study
 from topk_platform.identity import Identity
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import note_plan
@@ -34,11 +34,10 @@ _LINE = re.compile(r"topk: store '[^']*': (\S+) is (damaged|missing); ")
 
 def study() -> Study:
     """Return the study, for the command line as ``damage:study``."""
-    space = {"learning_rate": Float(0.01, 1), "samples": Int(1, 9), "mode": Choice(("a", 2))}
-    made = make_study(Loss("noised_topk_hinge", space, {"learning_rate": 0.1, "samples": 3, "mode": "a"}))
+    made = make_wider_study()
     gap = Contrast.between(made.arms[1].name, made.arms[0].name, "top3")
     claim = Claim(name="ahead", text="The hinge is ahead.", source="me", contrasts=[gap])
-    return Study("s", made.arms, topk=(1, 3), trials=4, seeds=2, claims=[claim])
+    return replace(made, claims=[claim])
 
 
 def records() -> list[TrialRecord]:

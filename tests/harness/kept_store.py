@@ -10,7 +10,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
+from made_studies import searched, small_study
+
+from topk_platform import Model, Recipe, Study, run
 from topk_platform.records.storage.checked_json import SCHEMA_VERSION
 
 __all__ = ["KEPT", "study", "unpacked"]
@@ -23,12 +25,9 @@ _AGAIN = "tables"  # the folder of what `topk table` writes for other programs f
 
 def study() -> Study:
     """Return two arms with two search trials and two seeds each."""
-    rate = {"learning_rate": Float(0.01, 1.0, log=True)}
-    losses = [Loss(name, rate, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
-    arms = grid(
-        [Regime("clean", "digits")], [Model("mlp", {"hidden": 16})], losses, k=3, recipe=Recipe(epochs=2)
-    )
-    return Study("kept", arms, topk=(1, 3), trials=2, seeds=2)
+    losses, models = map(searched, ("cross_entropy", "smooth_topk_svm")), [Model("mlp", {"hidden": 16})]
+    asked = {"recipe": Recipe(epochs=2), "trials": 2, "seeds": 2}
+    return small_study(*losses, name="kept", regimes=["clean"], models=models, **asked)
 
 
 def unpacked(folder: Path, schema: int = SCHEMA_VERSION) -> Path:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from made_studies import FIRST, RATE, searched, small_study
 
-from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Study
+from topk_platform import Choice, Int, Loss, Recipe, Study
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import save_guesses, save_ranks
 from topk_platform.records.storage.store import Store
@@ -19,15 +20,13 @@ __all__ = ["a_row", "filled", "keep_made_up", "make_record", "make_study", "make
 
 def make_study(*more: Loss) -> Study:
     """Return a study whose arms differ in their losses."""
-    losses = (Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1}), *more)
-    arms = [Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(epochs=2)) for loss in losses]
-    return Study("s", arms, topk=(1, 3), trials=4, seeds=2)
+    return small_study(searched(), *more, recipe=Recipe(epochs=2), trials=4, seeds=2)
 
 
 def make_wider_study() -> Study:
     """Return the same study with another arm, which has further parameters."""
-    space = {"learning_rate": Float(0.01, 1), "samples": Int(1, 9), "mode": Choice(("a", 2))}
-    return make_study(Loss("noised_topk_hinge", space, {"learning_rate": 0.1, "samples": 3, "mode": "a"}))
+    space = RATE | {"samples": Int(1, 9), "mode": Choice(("a", 2))}
+    return make_study(Loss("noised_topk_hinge", space, FIRST | {"samples": 3, "mode": "a"}))
 
 
 def make_record(

@@ -11,21 +11,11 @@ import sys
 import tempfile
 
 import torch
+from made_studies import searched, small_study
 
 import topk_losses
 from topk_losses import functional
-from topk_platform import (
-    Arm,
-    Float,
-    Loss,
-    Model,
-    Protocol,
-    Recipe,
-    Regime,
-    Study,
-    data,
-    table,
-)
+from topk_platform import Arm, Loss, Protocol, Recipe, Regime, Study, data, table
 from topk_platform.protocol.suggest import check_sampler
 from topk_platform.reports.catalogue import as_format
 from topk_platform.specs import Trial
@@ -33,8 +23,6 @@ from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
 from topk_platform.training.losses import build_loss
 from topk_platform.versions import version_of
-
-RATE = {"learning_rate": Float(0.01, 1, log=True)}
 
 
 def trained(arm: Arm) -> str:
@@ -46,14 +34,8 @@ def trained(arm: Arm) -> str:
     return record.status
 
 
-def an_arm(regime: Regime | None = None, model: str = "mlp", **more: object) -> Arm:
-    return Arm(regime or Regime("r", "digits"), Model(model), Loss("cross_entropy"), 1, Recipe(1), **more)
-
-
-def searched(**protocol: object) -> Study:
-    loss = Loss("cross_entropy", RATE, first={"learning_rate": 0.1})
-    arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=Protocol(**protocol))
-    return Study("added", [arm], topk=(1, 3), trials=6, seeds=2)
+def an_arm(**more: object) -> Arm:
+    return small_study(k=1, **more).arms[0]
 
 
 def faked(study: Study, store: str) -> list[dict[str, object]]:
@@ -69,22 +51,20 @@ def use_loss(folder: str) -> None:
 
 def use_dataset(folder: str) -> None:
     assert len(data.DATASETS["corners"](10).train) == 24
-    assert trained(an_arm(Regime("r", "corners", options={"per_class": 10}))) == "completed"
+    assert trained(an_arm(regimes=[Regime("r", "corners", options={"per_class": 10})])) == "completed"
 
 
 def use_model(folder: str) -> None:
-    assert trained(an_arm(model="halved")) == "completed"
+    assert trained(an_arm(models=["halved"])) == "completed"
 
 
 def use_sampler(folder: str) -> None:
     from topk_platform import BruteForce, Choice
 
     loss = Loss("cross_entropy", {"batch_size": Choice((16, 32, 64))}, {"batch_size": 32})
-    arm = Arm(
-        Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=Protocol(sampler=BruteForce())
-    )
-    check_sampler(arm, 3)
-    rows = faked(Study("added", [arm], topk=(1, 3), trials=3, seeds=1), folder)
+    study = small_study(loss, recipe=Recipe(4), protocol=Protocol(BruteForce()), trials=3, seeds=1)
+    check_sampler(study.arms[0], 3)
+    rows = faked(study, folder)
     assert {json.loads(row["values"])["batch_size"] for row in rows if row["phase"] == "search"} == {
         16,
         32,
@@ -93,7 +73,7 @@ def use_sampler(folder: str) -> None:
 
 
 def use_table_format(folder: str) -> None:
-    study = searched()
+    study = small_study(searched(), recipe=Recipe(4), trials=6, seeds=2)
     faked(study, folder)
     assert as_format("counts", table(study, store=folder)).endswith(" cells")
 

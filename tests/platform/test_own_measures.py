@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from driven import run_in_process
+from made_studies import small_study
 
-from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run, table
+from topk_platform import run, table
 from topk_platform.errors import UserError
 from topk_platform.own_measures import of_scores
 from topk_platform.records.ledger import Ledger
@@ -49,9 +50,7 @@ def of_columns(ranks):
 def of_others(logits):
     return 0.0
 """
-LOSSES = [Loss("cross_entropy"), Loss("topk_hinge")]
-ARMS = grid([Regime("r", "digits")], [Model("linear")], LOSSES, k=3, recipe=Recipe(1))
-PLAIN = Study("own", ARMS, topk=(1, 3), seeds=3)
+PLAIN = small_study("cross_entropy", "topk_hinge", name="own", models=["linear"], seeds=3)
 STUDY = replace(PLAIN, show=("top3", "measures_here:reciprocal", "measures_here:cost"))
 CELL = "topk_hinge", "r"
 
@@ -131,4 +130,4 @@ def test_what_is_no_measure_is_refused(name: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
         run(replace(PLAIN, measures=(f"measures_here:{name}",)))
     with pytest.raises(UserError, match="cannot select, because it is measured on the test split"):
-        replace(PLAIN, measures=("m:f",), arms=[replace(ARMS[0], metric="m:f")])
+        replace(PLAIN, measures=("m:f",), arms=[replace(PLAIN.arms[0], metric="m:f")])

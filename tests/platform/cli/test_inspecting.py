@@ -12,8 +12,9 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from made_studies import small_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, versions
+from topk_platform import versions
 from topk_platform.cli import inspecting
 from topk_platform.data import load
 from topk_platform.identity import Identity
@@ -22,8 +23,8 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 from topk_platform.training import finish, run_trials
 
-REGIME = Regime("r", "digits")
-ARM = Arm(REGIME, Model("linear"), Loss("loss_of_ones_own:loss"), 3, Recipe(1))
+STUDY = small_study("loss_of_ones_own:loss", name="own", models=["linear"], baseline="loss")
+(ARM,) = STUDY.arms
 Replay = Callable[..., tuple[int, str, str]]
 
 
@@ -49,15 +50,15 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
     """Train a trial, write it down as trained on these data with these versions, and return its key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path.cwd()))
-        study = Study("own", [ARM], topk=(1, 3), baseline="loss")
-        progress = ArmProgress(study, ARM, Identity(versions.version_of(ARM), load(REGIME).fingerprint))
+        identity = Identity(versions.version_of(ARM), load(ARM.regime).fingerprint)
+        progress = ArmProgress(STUDY, ARM, identity)
         trial = progress.trial(progress.next_slot())
         (record,) = finish(run_trials([trial]))
         if fingerprint:
             trial = dataclasses.replace(trial, dataset_fingerprint=fingerprint)
             record = type(record)(trial, record.status)
         ledger = Ledger.open(Store.open("runs"), "own")
-        with ledger.writing(study) as writer:
+        with ledger.writing(STUDY) as writer:
             writer.put(record.replace_versions(**versions_then))
     assert record.status == "completed"
     return record.trial.key

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from made_studies import FIRST, RATE, searched, small_study
 
 from topk_platform import (
     TPE,
@@ -22,7 +23,6 @@ from topk_platform import (
     LabelNoise,
     LongTail,
     Loss,
-    Model,
     NoPruning,
     PerClass,
     Protocol,
@@ -32,15 +32,12 @@ from topk_platform import (
     Regime,
     Schedule,
     Study,
-    grid,
 )
 from topk_platform.reports.catalogue import TABLE_FORMATS
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
 
-RATE = {"learning_rate": Float(0.01, 1, log=True)}
-FIRST = {"learning_rate": 0.1}
-CE = Loss("cross_entropy", RATE, FIRST)
+CE = searched()
 SVM = Loss("smooth_topk_svm", {**RATE, "tau": Float(0.01, 10, log=True)}, {**FIRST, "tau": 1.0})
 SAMPLES = {
     "samples": Choice((None, 1, 10)),
@@ -56,25 +53,9 @@ PHOTOS = {
 CLEAN, NOISY = Regime("clean", "digits"), Regime("noise-0.4", "digits", (LabelNoise(0.4),))
 
 
-def a_study(
-    *losses: Loss,
-    regimes: tuple[Regime, ...] = (CLEAN,),
-    models: tuple[Model, ...] = (Model("mlp"),),
-    metric: str = "",
-    recipe: Recipe | None = None,
-    protocol: Protocol | None = None,
-    **more: Any,
-) -> Study:
-    arms = grid(
-        regimes,
-        models,
-        losses or (CE, SVM),
-        k=3,
-        recipe=recipe or Recipe(4),
-        metric=metric,
-        protocol=protocol,
-    )
-    return Study("kind", arms, **{"topk": (1, 3), "trials": 6, "seeds": 4, **more})
+def a_study(*losses: Loss | str, **more: Any) -> Study:
+    asked = {"regimes": (CLEAN,), "recipe": Recipe(4), "trials": 6, "seeds": 4, **more}
+    return small_study(*(losses or (CE, SVM)), name="kind", **asked)
 
 
 KINDS: Mapping[str, Study] = {
@@ -87,10 +68,10 @@ KINDS: Mapping[str, Study] = {
     "several searches": a_study(
         regimes=(CLEAN, NOISY), trials=9, seeds=6, equivalence=1.0, protocol=Protocol(Random(), searches=3)
     ),
-    "no baseline": a_study(SVM, Loss("topk_hinge", RATE, FIRST)),
+    "no baseline": a_study(SVM, searched("topk_hinge")),
     "one loss": a_study(CE),
-    "nothing searched": a_study(Loss("cross_entropy"), Loss("topk_hinge")),
-    "some losses searched": a_study(CE, Loss("topk_hinge"), protocol=Protocol(searches=2)),
+    "nothing searched": a_study("cross_entropy", "topk_hinge"),
+    "some losses searched": a_study(CE, "topk_hinge", protocol=Protocol(searches=2)),
     "grid": a_study(protocol=Protocol(Grid(2), pruner=NoPruning())),
     "ensembles": a_study(protocol=Protocol(TPE(random=2), ensemble=3, width=3)),
     "whole numbers and choices": a_study(
@@ -113,11 +94,9 @@ KINDS: Mapping[str, Study] = {
     ),
     "few images": a_study(regimes=(Regime("few", "digits", (PerClass(8),)),), metric="macro_top3"),
     "long tails": a_study(regimes=tuple(Regime(f"tail-{x}", "digits", (LongTail(x),)) for x in (5, 20))),
-    "several networks": a_study(models=(Model("mlp"), Model("linear"))),
-    "networks and regimes": a_study(regimes=(CLEAN, NOISY), models=(Model("mlp"), Model("linear"))),
-    "transfer": a_study(
-        regimes=(Regime("photos", "image_features", options=PHOTOS),), models=(Model("linear"),)
-    ),
+    "several networks": a_study(models=("mlp", "linear")),
+    "networks and regimes": a_study(regimes=(CLEAN, NOISY), models=("mlp", "linear")),
+    "transfer": a_study(regimes=(Regime("photos", "image_features", options=PHOTOS),), models=("linear",)),
     "kept weights": a_study(recipe=Recipe(4, keep=("top3", "top1"))),
     "other measures": a_study(
         measures=("nll", "ece", "size95"), show=("top3", "size95", "nll"), targets=(0.95, 0.99)

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_studies import small_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform import Study
 from topk_platform.cli.app import COMMANDS, load_command
 
 WITHOUT = {"new", "list", "nearest", "replay", "ui", "predict", "merge"}
 
 
 def made() -> Study:
-    arms = [Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(1))]
-    return Study("quick", arms, topk=(1, 2), seeds=2)
+    return small_study(name="quick", models=["linear"], k=2, seeds=2)
 
 
 def test_every_command_on_one_study_has_it() -> None:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from made_studies import searched, small_study
 
 import topk_platform
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study, UserError
+from topk_platform import Study, UserError
 from topk_platform.cli.app import COMMANDS, load_command
 from topk_platform.cli.studies import as_reference, load_study, requested_study
 from topk_platform.reports.words import command, more_searches
@@ -21,8 +22,7 @@ PLACES = {"store": "my runs", "data": "photos"}
 
 
 def made() -> Study:
-    arms = [Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(1))]
-    return Study("my-study", arms, topk=(1, 2), seeds=2)
+    return small_study(name="my-study", models=["linear"], k=2, seeds=2)
 
 
 @pytest.fixture
@@ -96,9 +96,7 @@ def test_neither_the_reference_nor_the_changed_budget_is_stored(reference: str) 
 
 
 def a_study() -> Study:
-    loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
-    arms = [Arm(Regime("r", "digits"), Model("linear"), loss, 2, Recipe(1))]
-    return Study("mine", arms, topk=(1, 2), trials=4, seeds=2)
+    return small_study(searched(), name="mine", trials=4, seeds=2)
 
 
 def options_of(name: str) -> set[str]:

@@ -9,23 +9,21 @@ import hostile
 import numpy as np
 import pytest
 from forks import Commands, commands
+from made_studies import searched, small_study
 
-from topk_platform import Arm, Claim, Contrast, Float, Loss, Model, Recipe, Regime, Study, export_model
+from topk_platform import Claim, Contrast, Model, Regime, Study, export_model
 from topk_platform.reports.findings_export import findings
 from topk_platform.specs import LabelNoise
 
-RATE = {"learning_rate": Float(0.01, 1, log=True)}
-
 
 def small() -> Study:
-    losses = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
-    regime = Regime("noisy", "digits", (LabelNoise(0.2),))
-    arms = [Arm(regime, Model("mlp", {"hidden": 8}), loss, 3, Recipe(1)) for loss in losses]
-    gap = Contrast.between(arms[1].name, arms[0].name, "top3")
+    losses, regime = ("cross_entropy", "smooth_topk_svm"), Regime("noisy", "digits", (LabelNoise(0.2),))
+    gap = Contrast.between(*(f"noisy/mlp/{loss}" for loss in reversed(losses)), "top3")
     claim = Claim(
         name="level", text="They are level.", source="me", contrasts=[gap], direction="within", tolerance=9
     )
-    return Study("evident", arms, topk=(1, 3), trials=2, seeds=3, claims=[claim])
+    asked = {"trials": 2, "seeds": 3, "claims": [claim], "models": [Model("mlp", {"hidden": 8})]}
+    return small_study(*map(searched, losses), name="evident", regimes=[regime], **asked)
 
 
 @pytest.fixture(scope="session")

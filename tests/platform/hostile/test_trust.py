@@ -10,40 +10,26 @@ from pathlib import Path
 import hostile
 import pytest
 from forks import Commands
+from made_studies import searched, small_study
 from shipped import studies
 
-from topk_platform import (
-    TPE,
-    Arm,
-    Float,
-    Loss,
-    Model,
-    OptunaSampler,
-    Protocol,
-    Recipe,
-    Regime,
-    Study,
-    UserError,
-    export_model,
-    load_model,
-)
+from topk_platform import TPE, Loss, OptunaSampler, Protocol, Regime, UserError, export_model, load_model
 from topk_platform.serving.flavor import _load_pyfunc
 from topk_platform.specs import Sampler, Scalar
 from topk_platform.trust import Trust
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
-OWN = Arm(Regime("r", "digits"), Model("own_network:pooled"), Loss("cross_entropy"), 2, Recipe(1))
+OWN = small_study(name="own", models=["own_network:pooled"], k=2, seeds=1)
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> Path:
     """An exported network of a user's own, from a study of the user's."""
     folder = tmp_path_factory.mktemp("own")
-    study = Study("own", [OWN], topk=(1, 2), seeds=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
-        train_study(study, folder / "runs")
-        export_model(study, OWN.name, folder / "net", store=folder / "runs")
+        train_study(OWN, folder / "runs")
+        export_model(OWN, OWN.arms[0].name, folder / "net", store=folder / "runs")
     return folder / "net"
 
 
@@ -58,7 +44,7 @@ def test_a_network_of_ones_own_is_built_where_its_module_is_trusted(own: Path, i
             UserError, match="its model is 'own_network:pooled', which is no code of this package"
         ):
             load_model(own, trust=trust)
-    assert load_model(own, trust="own_network").config.arm == OWN.name
+    assert load_model(own, trust="own_network").config.arm == OWN.arms[0].name
     with pytest.raises(UserError, match=r"trust must name modules such as my_lab .*, got 'a:b'"):
         load_model(own, trust=["a:b"])
 
@@ -71,7 +57,7 @@ def test_mlflow_builds_it_where_the_environment_trusts_it(
     with pytest.raises(UserError, match="MLflow: TOPK_TRUST=MODULE"):
         _load_pyfunc(file)
     monkeypatch.setenv("TOPK_TRUST", "other,own_network")
-    assert _load_pyfunc(file).get_raw_model().config.arm == OWN.name
+    assert _load_pyfunc(file).get_raw_model().config.arm == OWN.arms[0].name
 
 
 @pytest.mark.parametrize("evil", ["os:system", "builtins:exec", "topk_platform.cli:main"])
@@ -104,7 +90,7 @@ def test_a_record_of_a_store_names_files_of_ones_own_and_no_installed_code(
         ("os:system", False),
         ("__main__:x", True),  # refused by whoever imports it
     ):
-        arm = Arm(Regime("r", "digits"), Model("mlp"), Loss(loss, label="l"), 2, Recipe(1))
+        (arm,) = small_study(Loss(loss, label="l"), baseline="l").arms
         trust = Trust().with_own_modules(arm)
         if trusted:
             trust.check_arm("trial", arm)
@@ -129,11 +115,10 @@ def test_what_features_are_computed_from_and_samplers_are_trusted_too(
     options: dict[str, Scalar], sampler: Sampler, why: str
 ) -> None:
     regime = Regime("r", "image_features", options=options)
-    loss = Loss("cross_entropy", {"learning_rate": Float(0.1, 1)}, {"learning_rate": 0.1})
-    arm = Arm(regime, Model("mlp"), loss, 2, Recipe(1), protocol=Protocol(sampler))
+    study = small_study(searched(), regimes=[regime], protocol=Protocol(sampler))
     with pytest.raises(UserError, match=f"trial: its {why}"):
-        Trust().check_arm("trial", arm)
-    Trust.of_study(Study("s", [arm], topk=(2,))).check_arm("trial", arm)
+        Trust().check_arm("trial", study.arms[0])
+    Trust.of_study(study).check_arm("trial", study.arms[0])
 
 
 def test_a_smoke_runs_stand_ins_are_ours() -> None:

@@ -10,26 +10,15 @@ import dataclasses
 import random
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_studies import small_study
 from made_trainings import SPAN, histories_of, keys, run_on, state_of, trained
 
-from topk_platform import (
-    TPE,
-    Arm,
-    Float,
-    Loss,
-    Model,
-    NoPruning,
-    Protocol,
-    Quantile,
-    Random,
-    Recipe,
-    Regime,
-    Study,
-)
+from topk_platform import TPE, Float, Loss, NoPruning, Protocol, Quantile, Random, Recipe, Study
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.history import results_of
@@ -40,22 +29,11 @@ from topk_platform.specs import Trial, TrialRecord
 
 SPACE = {"tau": Float(0.01, 10, log=True), "learning_rate": Float(0.001, 1, log=True)}
 LOSS = Loss("smooth_topk_svm", SPACE, {"tau": 1.0, "learning_rate": 0.1})
-FIXED = Loss("cross_entropy")
 
 
-def a_study(
-    protocol: Protocol,
-    *losses: Loss,
-    regimes: int = 1,
-    trials: int = 6,
-    seeds: int = 6,
-) -> Study:
-    arms = [
-        Arm(Regime(f"r{i}", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=protocol)
-        for i in range(regimes)
-        for loss in losses or (LOSS, FIXED)
-    ]
-    return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds)
+def a_study(protocol: Protocol, *losses: Loss, **fields: Any) -> Study:
+    asked = {"regimes": ["r0"], "recipe": Recipe(4), "trials": 6, "seeds": 6, **fields}
+    return small_study(*(losses or (LOSS, "cross_entropy")), protocol=protocol, **asked)
 
 
 STUDIES = {
@@ -65,7 +43,9 @@ STUDIES = {
     "pruned": a_study(
         Protocol(TPE(random=3), pruner=Quantile(rungs=(0.25, 0.5), startup=2), width=2), trials=9, seeds=2
     ),
-    "two wide regimes": a_study(Protocol(TPE(random=1), width=2), LOSS, regimes=2, trials=5, seeds=2),
+    "two wide regimes": a_study(
+        Protocol(TPE(random=1), width=2), LOSS, regimes=["r0", "r1"], trials=5, seeds=2
+    ),
 }
 
 

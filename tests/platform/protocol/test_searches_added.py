@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_studies import small_study
 from made_trainings import SPAN, keys, run_on
 
-from topk_platform import TPE, Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
+from topk_platform import TPE, Float, Loss, NoPruning, Protocol, Random, Recipe, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress
 from topk_platform.protocol.search_progress import Ended
@@ -21,12 +22,8 @@ OTHER = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate
 
 
 def a_study(*losses: Loss, trials: int = 6, seeds: int = 4, **how: Any) -> Study:
-    arms = [
-        Arm(Regime(name, "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=Protocol(**how))
-        for name in ("r0", "r1")
-        for loss in losses or (LOSS,)
-    ]
-    return Study("golden", arms, topk=(1, 3), trials=trials, seeds=seeds)
+    asked = {"recipe": Recipe(4), "protocol": Protocol(**how), "trials": trials, "seeds": seeds}
+    return small_study(*(losses or (LOSS,)), name="golden", regimes=["r0", "r1"], **asked)
 
 
 GOLDEN = {

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import pytest
 from driven import end_all
+from made_studies import searched, small_study
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+from topk_platform import Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.specs import NoPruning, Protocol, Trial
 
-RATE = {"learning_rate": Float(0.01, 1, log=True)}
-SEARCHED = Loss("cross_entropy", RATE, {"learning_rate": 0.1})
-FIXED = Loss("ldam", fixed={"learning_rate": 0.1})
-
 
 def a_study(trials: int, seeds: int, ensemble: int, searches: int = 1) -> Study:
     protocol = Protocol(ensemble=ensemble, pruner=NoPruning(), searches=searches)
-    arms = [
-        Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1), protocol=protocol)
-        for loss in (SEARCHED, FIXED)
-    ]
-    return Study("s", arms, topk=(1, 3), trials=trials, seeds=seeds)
+    return small_study(searched(), "ldam", protocol=protocol, trials=trials, seeds=seeds)
 
 
 def complete(trial: Trial) -> Ended:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from made_studies import searched, small_study
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+from topk_platform import Study
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.snapshot import write_snapshot
@@ -53,9 +54,8 @@ def folded(columns: list[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> tuple[Study, Path]:
     """A study of one arm, searched, with a published number, and the folder of its results."""
-    loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1, log=True)}, {"learning_rate": 0.1})
-    arm = Arm(Regime("digits", "digits"), Model("linear"), loss, 2, Recipe(1))
-    study, store = Study("s", [arm], topk=(1, 2), trials=2, seeds=2), tmp_path_factory.mktemp("runs")
+    store = tmp_path_factory.mktemp("runs")
+    study = small_study(searched(), regimes=["digits"], models=["linear"], k=2, trials=2, seeds=2)
     train_study(study, store, lambda record: replace(record, own='{"m:f": {"values": {"f": 1.0}}}'))
     ledger = Ledger.open(Store.open(store), "s")
     write_snapshot(ledger, {row["key"] for row in ledger.rows()})

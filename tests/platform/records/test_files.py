@@ -11,8 +11,9 @@ import pytest
 import torch
 from made_records import a_row
 from made_records import make_record as record
+from made_studies import small_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform import Study
 from topk_platform.errors import StoreError
 from topk_platform.records.files import (
     KINDS,
@@ -33,8 +34,7 @@ from topk_platform.records.writer import trial_row
 from topk_platform.specs import Inputs
 
 READERS = {"ranks": read_ranks, "guesses": read_guesses, "network": read_model}
-ARM = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
-SMALL = Study("s", [ARM], topk=(1, 3), seeds=3)
+SMALL = small_study(models=["linear"], seeds=3)
 
 
 def flipped(content: bytes) -> bytes:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from made_records import filled
 from made_records import make_record as record
+from made_studies import searched, small_study
 
-from topk_platform import Float, Loss, Model, Protocol, Recipe, Regime, Study, grid
+from topk_platform import Protocol, Recipe, Study
 from topk_platform.errors import StoreError, UserError
 from topk_platform.identity import Identity
 from topk_platform.protocol import StudyProgress
@@ -21,14 +22,10 @@ from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial
 from topk_platform.testing import fake_run
 
-RATE = {"learning_rate": Float(0.01, 1)}
-LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "focal")] + [Loss("ldam")]
-
 
 def a_study() -> Study:
-    protocol = Protocol(searches=2, ensemble=2)
-    arms = grid([Regime("r", "digits")], [Model("mlp")], LOSSES, k=1, recipe=Recipe(2), protocol=protocol)
-    return Study("s", arms, topk=(1,), trials=8, seeds=12)
+    losses, protocol = (searched(), searched("focal"), "ldam"), Protocol(searches=2, ensemble=2)
+    return small_study(*losses, k=1, recipe=Recipe(2), protocol=protocol, trials=8, seeds=12)
 
 
 def score(trial: Trial) -> float:

@@ -8,8 +8,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_studies import searched, small_study
 
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform import Study
 from topk_platform.protocol import Tally
 from topk_platform.reports.answer import answer
 from topk_platform.results import Cell, Table, estimate
@@ -21,11 +22,7 @@ JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
 
 
 def a_study() -> Study:
-    losses = [
-        Loss(name, space={"learning_rate": Float(0.01, 1.0)}, first={"learning_rate": 0.1}) for name in LOSSES
-    ]
-    arms = grid([Regime(r, "digits") for r in REGIMES], [Model("linear")], losses, k=3, recipe=Recipe(1))
-    return Study("s", arms, topk=(3,), seeds=5)
+    return small_study(*map(searched, LOSSES), regimes=REGIMES, models=["linear"], topk=(3,), seeds=5)
 
 
 def a_table(gains: dict[tuple[str, str], float], seeds: int = 5, lost: int = 0, left: int = 0) -> Table:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import optuna
 import pytest
+from made_studies import FIRST, RATE, searched, small_study
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
+from topk_platform import Arm, Float, Loss, Recipe, Study
 from topk_platform.identity import Identity
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
@@ -24,7 +25,6 @@ from topk_platform.reports.optuna_journal import optuna_journal
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.versions import versions_of
 
-RATE = {"learning_rate": Float(0.01, 1, log=True)}
 ENDS = ("completed", "pruned", "diverged", "completed")
 
 
@@ -37,13 +37,9 @@ def study() -> Study:
 
 
 def a_study() -> Study:
-    losses = [
-        Loss("cross_entropy", RATE, {"learning_rate": 0.1}),
-        Loss("smooth_topk_svm", {"tau": Float(0.1, 10)} | RATE, {"learning_rate": 0.1, "tau": 1.0}),
-        Loss("topk_hinge"),
-    ]
-    arms = [Arm(Regime("r", "digits"), Model("linear"), loss, 3, Recipe(2)) for loss in losses]
-    return Study("s", arms, topk=(1, 3), trials=4, seeds=2)
+    svm = Loss("smooth_topk_svm", {"tau": Float(0.1, 10)} | RATE, {"tau": 1.0} | FIRST)
+    losses = (searched(), svm, "topk_hinge")
+    return small_study(*losses, models=["linear"], recipe=Recipe(2), trials=4, seeds=2)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from made_histories import make_history
+from made_studies import searched, small_study
 
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
+from topk_platform import Float, Loss, Recipe
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.run_notes import DataNote, Samples, note_data
 from topk_platform.records.storage.store import Store
@@ -16,15 +17,13 @@ from topk_platform.reports.methods import methods
 from topk_platform.reports.text_tables import markdown_parts
 from topk_platform.results.from_store import Held
 
-RATE = {"learning_rate": Float(0.01, 1)}
-LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+LOSSES = [searched("cross_entropy"), searched("smooth_topk_svm")]
 
 
 def held_of(losses: list[Loss], folder: Path, recipe: Recipe) -> Held:
     """A study with an arm for each loss, all of whose trials have ended."""
-    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=recipe)
-    study = Study("light", arms, topk=(1, 3), trials=2, seeds=3)
-    histories = {study.arm_id(arm): make_history(study, arm, [0.5, 0.6, 0.7]) for arm in arms}
+    study = small_study(*losses, name="light", models=["linear"], recipe=recipe, trials=2, seeds=3)
+    histories = {study.arm_id(arm): make_history(study, arm, [0.5, 0.6, 0.7]) for arm in study.arms}
     return Held(study, Ledger(Store.open(folder).at("light"), "light"), histories)
 
 
@@ -35,7 +34,7 @@ def text_of(held: Held) -> str:
 LINES = """\
 | model linear | linear |
 | recipe of 2 arms | Recipe(epochs=1, batch_size=64,
-| smooth_topk_svm | learning_rate | 0.01 to 1 | 0.1 |
+| smooth_topk_svm | learning_rate | 0.01 to 1, logarithmic | 0.1 |
 | budget | 1 search of 2 trials; in all: 4 of 4 completed, 0 stopped early, 0 diverged, 0 failed |
 | selection | by top3 on the validation split alone
 | test | 3 fresh seeds per arm, the same in all arms: 6 of 6 completed, 0 diverged, 0 failed |

@@ -13,20 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from made_studies import searched, small_study
 
-from topk_platform import (
-    Claim,
-    Contrast,
-    Float,
-    LabelNoise,
-    Loss,
-    Model,
-    Published,
-    Recipe,
-    Regime,
-    Study,
-    grid,
-)
+from topk_platform import Claim, Contrast, LabelNoise, Published, Recipe, Regime, Study
 from topk_platform import plot as plot_of
 from topk_platform import report as report_of
 from topk_platform import table as table_of
@@ -45,8 +34,6 @@ from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import environment
 
-RATE = {"learning_rate": Float(0.01, 1, log=True)}
-FIRST = {"learning_rate": 0.1}
 NAMES = ("cross_entropy", "smooth_topk_svm", "noised_imbalanced_topk_hinge")
 GAINS = {"cross_entropy": 0.0, "smooth_topk_svm": 0.05, "noised_imbalanced_topk_hinge": -0.04}
 IMAGES = 1000
@@ -55,11 +42,13 @@ IMAGES = 1000
 def a_study() -> Study:
     noises = (0.0, 0.2, 0.4, 0.6, 0.8)
     regimes = [Regime(f"noise-{p}", "digits", (LabelNoise(p),)) for p in noises]
-    arms = grid(regimes, [Model("linear")], [Loss(n, RATE, FIRST) for n in NAMES], k=3, recipe=Recipe(2))
-    gap = Contrast.between(arms[1].name, arms[0].name, "top3")
+    ours, theirs = (f"noise-0.0/linear/{loss}" for loss in (NAMES[1], NAMES[0]))
+    gap = Contrast.between(ours, theirs, "top3")
     claim = Claim(name="ahead", text="The SVM <b>leads</b>.", source="me", contrasts=[gap])
     printed = Published(regime="noise-0.2", loss=NAMES[1], metric="top3", value=77.7, source="A, Table 1")
-    return Study("page", arms, topk=(1, 3), trials=10, seeds=5, claims=[claim], published=[printed])
+    asked = {"trials": 10, "seeds": 5, "claims": [claim], "published": [printed]}
+    how = {"regimes": regimes, "models": ["linear"], "recipe": Recipe(2)}
+    return small_study(*map(searched, NAMES), name="page", **how, **asked)
 
 
 def ranks(trial: Trial) -> torch.Tensor:

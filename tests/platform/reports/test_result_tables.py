@@ -6,9 +6,9 @@ import dataclasses
 import re
 
 import pytest
+from made_studies import searched, small_study
 from rich.console import Console
 
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
 from topk_platform.reports.catalogue import TABLE_FORMATS, as_format
 from topk_platform.reports.result_tables import to_latex, to_rich
@@ -21,9 +21,8 @@ JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
 
 
 def a_table(covers: str = "searches, seeds and images") -> Table:
-    losses = [Loss(name, {"learning_rate": Float(0.01, 1.0)}, {"learning_rate": 0.1}) for name in LOSSES]
-    arms = grid([Regime(r, "digits") for r in REGIMES], [Model("linear")], losses, k=3, recipe=Recipe(1))
-    study = Study("s", arms, topk=(3,), seeds=5, trials=8, equivalence=1.0)
+    asked = {"topk": (3,), "seeds": 5, "trials": 8, "equivalence": 1.0}
+    study = small_study(*map(searched, LOSSES), regimes=REGIMES, models=["linear"], **asked)
     cells: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
     for column in REGIMES:
         for row in LOSSES:

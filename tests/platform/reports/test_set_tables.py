@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_histories import make_table
+from made_studies import small_study
 
-from topk_platform import Arm, Claim, Contrast, Loss, Model, Published, Recipe, Regime, Study, UserError, grid
+from topk_platform import Arm, Claim, Contrast, Published, Recipe, Study, UserError
 from topk_platform.records.history import ArmHistory
 from topk_platform.records.per_image import Ranks
 from topk_platform.reports.answer import answer
@@ -32,15 +32,9 @@ JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
 OURS, THEIRS = "r0/linear/ldam", "r0/linear/cross_entropy"
 
 
-def some_arms(**changes: Any) -> Sequence[Arm]:
-    losses = [Loss(name) for name in LOSSES]
-    fields = {"k": 3, "recipe": Recipe(1), **changes}
-    return grid([Regime(r, "digits") for r in REGIMES], [Model("linear")], losses, **fields)
-
-
 def a_study(**changes: Any) -> Study:
-    fields = {"topk": (1, 3), "seeds": 5, "show": ("top3", "autkc2", "average2", "size95"), **changes}
-    return Study("s", **{"arms": some_arms(), **fields})
+    fields = {"seeds": 5, "show": ("top3", "autkc2", "average2", "size95"), **changes}
+    return small_study(*LOSSES, regimes=REGIMES, models=["linear"], **fields)
 
 
 SIZES = {"cross_entropy": 4.0, "ldam": 2.5, "focal": 6.0}
@@ -119,10 +113,9 @@ def test_whoever_asks_is_recorded_in_one_order() -> None:
     study = a_study(show=("size95", "top1"), measures=("autkc3",))
     assert study.measures == ("autkc3", "size95") == a_study(show=("top1",), measures=study.measures).measures
     assert study.metrics[-4:] == ("size95", "coverage95", "macro_coverage95", "candidates99")
-    by_arms = a_study(arms=some_arms(metric="average2"), show=("top1",))
+    by_arms = a_study(metric="average2", show=("top1",))
     assert by_arms.measures == ("average2",)
-    kept = Recipe(1, keep=("autkc3",))
-    assert a_study(arms=some_arms(recipe=kept), show=("top1",)).measures == ("autkc3",)
+    assert a_study(recipe=Recipe(1, keep=("autkc3",)), show=("top1",)).measures == ("autkc3",)
 
 
 def test_only_those_who_ask_become_other_arms() -> None:
@@ -143,9 +136,9 @@ PRINTED = Published(regime="r0", loss="ldam", metric="size95", value=3.0, source
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"arms": some_arms(metric="size95")}, "metric 'size95'"),
-        ({"arms": some_arms(recipe=Recipe(1, keep=("size99",)))}, "metric 'size99'"),
-        ({"arms": some_arms(metric="nll")}, "metric 'nll'"),
+        ({"metric": "size95"}, "metric 'size95'"),
+        ({"recipe": Recipe(1, keep=("size99",))}, "metric 'size99'"),
+        ({"metric": "nll"}, "metric 'nll'"),
         ({"show": ("size80",)}, "metric 'size80'"),
         ({"show": ("autkc0",)}, "metric 'autkc0'"),
         ({"show": ("coverage95", "size95")}, "metric 'coverage95'"),

@@ -11,8 +11,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
+from made_studies import small_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, grid, table
+from topk_platform import Study, UserError, table
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.run_notes import DataNote, Samples, note_data
@@ -31,9 +32,7 @@ GUESSES = {
 
 
 def a_study() -> Study:
-    losses = [Loss("cross_entropy"), Loss("focal")]
-    arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=K, recipe=Recipe(1))
-    return Study("s", arms, topk=(1, K), seeds=2)
+    return small_study("cross_entropy", "focal", models=["linear"], k=K, seeds=2)
 
 
 def guesses(trial: Trial) -> torch.Tensor:
@@ -130,8 +129,7 @@ def test_where_guesses_are_missing_the_share_is_of_the_runs_that_have_them(store
 
 def test_where_every_seed_draws_its_own_images_the_shares_are_of_all_of_them(tmp_path: Path) -> None:
     """Seed 1 has one image of class 0, right; seed 2 has three, one of them right."""
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 1, Recipe(1), metric="top1")
-    study = Study("s", [arm], topk=(1, 2), seeds=2)
+    study = small_study(models=["linear"], k=1, metric="top1", topk=(1, 2), seeds=2)
     drawn = {1: ([0, 1, 1, 1], [0, 1, 1, 1]), 2: ([0, 0, 0, 1], [0, 1, 1, 1])}
 
     def own(trial: Trial) -> torch.Tensor:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from made_histories import make_history, make_runs
+from made_studies import searched, small_study
 from scipy import stats
 
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.protocol import Tally
 from topk_platform.records.per_image import Ranks
 from topk_platform.reports.result_tables import to_markdown
@@ -42,9 +42,7 @@ def test_the_least_variance_is_of_differences_for_differences_and_of_levels_for_
 def test_the_columns_medians_are_those_of_its_arms() -> None:
     """Of three losses' levels, and of the two differences to the baseline."""
     means = {"cross_entropy": [0.5, 0.6, 0.7], "focal": [0.5, 0.5, 0.8], "ldam": [0.4, 0.4, 0.4]}
-    losses = [Loss(name, {"learning_rate": Float(0.1, 1)}, {"learning_rate": 0.1}) for name in means]
-    arms = grid([Regime("r", "digits")], [Model("mlp")], losses, k=5, recipe=Recipe(1))
-    study = Study("s", arms, topk=(5,))
+    study = small_study(*map(searched, means), k=5, topk=(5,))
     result = column_of(study, ("r", "mlp"), {name: runs(values, 3) for name, values in means.items()})
     rows = np.array(list(means.values()))
     assert result.levels["top5"] == pytest.approx(np.median(rows.var(1, ddof=1)))
@@ -135,7 +133,8 @@ def oracle(ranks: Ranks, metric: str) -> float:
 
 def with_ranks(spoilt: str = "", images: Mapping[int, str] | None = None, **changes: Any) -> Table:
     """A table of two losses in a regime, made of ranks; a spoilt metric has other numbers than its ranks'."""
-    study, kept, histories = two_losses(**changes), {}, {}
+    losses, kept, histories = ("cross_entropy", "smooth_topk_svm"), {}, {}
+    study = small_study(*losses, regimes=["clean"], seeds=4, **changes)
     for index, arm in enumerate(study.arms):
         ranks = [ranks_of(seed, index, (images or {}).get(seed, "test")) for seed in range(1, 5)]
         tests = [{m: oracle(r, m) + (m == spoilt) * 0.01 for m in study.accuracies} for r in ranks]
@@ -143,12 +142,6 @@ def with_ranks(spoilt: str = "", images: Mapping[int, str] | None = None, **chan
         histories[study.arm_id(arm)] = made = make_history(study, arm, known)
         kept |= {row["key"]: r for row, r in zip(made.confirm.values(), ranks, strict=True)}
     return build_table(study, histories, ranks=lambda rows: {row["key"]: kept[row["key"]] for row in rows})
-
-
-def two_losses(**changes: Any) -> Study:
-    losses = [Loss("cross_entropy"), Loss("smooth_topk_svm")]
-    arms = grid([Regime("clean", "digits")], [Model("mlp")], losses, k=3, recipe=Recipe(1))
-    return Study("s", arms, topk=(1, 3), seeds=4, **changes)
 
 
 def test_a_table_of_ranks_covers_seeds_and_images_in_every_metric() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_studies import small_study
 from shipped import shipped
 
 import topk_studies
@@ -55,8 +56,8 @@ def a_study() -> Study:
         Loss("cross_entropy", fair, {"learning_rate": 0.1}),
         Loss("ldam", bad, {"learning_rate": 1e-6}, label="badly_set"),
     ]
-    arms = grid(regimes, [Model("linear")], losses, k=3, recipe=Recipe(3), protocol=Protocol(searches=3))
-    return Study("known", arms, topk=(1, 3), trials=3, seeds=3, claims=claims())
+    asked = {"protocol": Protocol(searches=3), "trials": 3, "seeds": 3, "claims": claims()}
+    return small_study(*losses, name="known", regimes=regimes, models=["linear"], recipe=Recipe(3), **asked)
 
 
 def claims() -> tuple[Claim, ...]:
@@ -161,10 +162,8 @@ def test_what_is_no_file_of_findings_is_refused(tmp_path: Path, file: Path) -> N
 
 
 def test_without_confirmations_there_is_nothing_to_export(store: Path) -> None:
-    arms = grid([Regime("r", "digits")], [Model("mlp")], [Loss("focal")], k=3, recipe=Recipe(1))
-    part = Study("known", arms, topk=(1, 3))
     with pytest.raises(UserError, match="so there are no findings yet"):
-        findings(part, store=store)
+        findings(small_study("focal", name="known"), store=store)
 
 
 Topk = Callable[..., tuple[int, str, str]]

@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from made_studies import searched, small_study
 
-from topk_platform import (
-    Float,
-    LongTail,
-    Loss,
-    Model,
-    Protocol,
-    Recipe,
-    Regime,
-    Study,
-    UserError,
-    grid,
-    table,
-)
+from topk_platform import LongTail, Loss, Recipe, Regime, Study, UserError, table
 from topk_platform.identity import Identity
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import note_plan
@@ -32,14 +22,12 @@ from topk_platform.specs.metric_names import accuracy_names
 from topk_platform.testing import fake_run
 from topk_platform.versions import versions_of
 
-RATE = {"learning_rate": Float(0.01, 1, log=True)}
-LOSSES = [Loss("cross_entropy", RATE, {"learning_rate": 0.1}), Loss("topk_hinge")]
 TAIL = Regime("tail", "digits", (LongTail(20),))
 
 
-def a_study(epochs: int = 2, topk: tuple[int, ...] = (1, 3), losses: list[Loss] = LOSSES) -> Study:
-    arms = grid([TAIL], [Model("mlp")], losses, k=3, recipe=Recipe(epochs), protocol=Protocol())
-    return Study("s", arms, topk=topk, trials=2, seeds=2)
+def a_study(*losses: str, epochs: int = 2, **fields: Any) -> Study:
+    of_losses = losses or (searched(), "topk_hinge")
+    return small_study(*of_losses, regimes=[TAIL], recipe=Recipe(epochs), trials=2, seeds=2, **fields)
 
 
 def score(trial: Trial) -> float:
@@ -82,7 +70,7 @@ def test_the_folder_of_datasets_is_that_of_the_last_run(tmp_path: Path) -> None:
     assert (held.data_folder(), held.data_folder("x")) == (str(tmp_path / "photos"), "x")
 
 
-@pytest.mark.parametrize("edited", [a_study(epochs=3), a_study(losses=[Loss("ldam")]), None])
+@pytest.mark.parametrize("edited", [a_study(epochs=3), a_study("ldam"), None])
 def test_after_a_change_that_counts_readers_show_what_the_last_run_counted(
     tmp_path: Path, edited: Study | None
 ) -> None:

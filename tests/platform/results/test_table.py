@@ -4,13 +4,15 @@ import csv
 import dataclasses
 import io
 from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 import pytest
 from made_histories import make_history, make_row, make_table
+from made_studies import small_study
 from rich.console import Console
 
-from topk_platform import Float, Loss, Model, Published, Recipe, Regime, Study, grid
+from topk_platform import Float, Loss, Model, Published, Study
 from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmHistory
 from topk_platform.reports.result_tables import to_markdown, to_rich
@@ -22,13 +24,12 @@ CE = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 
 SVM = Loss("smooth_topk_svm", {"tau": Float(0.01, 10, log=True)}, {"tau": 1.0})
 
 
-FIXED = Loss("cross_entropy"), Loss("smooth_topk_svm")
+FIXED = "cross_entropy", "smooth_topk_svm"
 
 
-def a_study(*models: Model, losses: tuple[Loss, Loss] = (CE, SVM)) -> Study:
-    regimes = [Regime("clean", "digits"), Regime("noisy", "digits")]
-    arms = grid(regimes, models or [Model("mlp")], losses, k=3, recipe=Recipe(1))
-    return Study("s", arms, topk=(1, 3), trials=2, seeds=3)
+def a_study(*models: Model, losses: Sequence[Loss | str] = (CE, SVM)) -> Study:
+    regimes = ("clean", "noisy")
+    return small_study(*losses, regimes=regimes, models=models or ["mlp"], trials=2, seeds=3)
 
 
 def a_table(*published: Published) -> Table:
@@ -182,7 +183,7 @@ CE_VALUES = [0.5, 0.6, 0.7, 0.5, 0.6]
 def with_ends(
     ends: dict[str, dict[int, str]],
     searches: dict[str, str] | None = None,
-    losses: tuple[Loss, Loss] = (CE, SVM),
+    losses: Sequence[Loss | str] = (CE, SVM),
 ) -> Table:
     """A regime with two losses, the SVM well ahead on every seed; some confirmations, or all of a search, end badly."""
     study = dataclasses.replace(a_study(losses=losses), seeds=5).only("clean/*")
@@ -243,7 +244,7 @@ def test_where_arms_were_searched_differently_often_there_is_a_column_for_it() -
 
 
 def test_what_is_better_and_what_is_worse_is_marked_and_the_best_is_bold() -> None:
-    study = dataclasses.replace(a_study(losses=(*FIXED, Loss("focal"))), seeds=5).only("clean/*")
+    study = dataclasses.replace(a_study(losses=(*FIXED, "focal")), seeds=5).only("clean/*")
     gains = {"cross_entropy": 0.0, "smooth_topk_svm": 0.2, "focal": -0.2}
     table = make_table(
         study, lambda arm: [v + gains[arm.loss.name] * (1 + n / 50) for n, v in enumerate(CE_VALUES)]

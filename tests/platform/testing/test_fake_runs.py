@@ -7,20 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_studies import searched, small_study
 
-from topk_platform import (
-    Arm,
-    Float,
-    Loss,
-    Model,
-    Protocol,
-    Recipe,
-    Regime,
-    Study,
-    UserError,
-    report,
-    table,
-)
+from topk_platform import Protocol, Recipe, Study, UserError, report, table
 from topk_platform.records.files import damaged_artifacts
 from topk_platform.records.history import progress_of, read_history
 from topk_platform.records.per_image import read_guesses, read_ranks
@@ -31,17 +20,12 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_record, fake_run
 from topk_platform.training import environment
 
-RATE = {"learning_rate": Float(0.01, 1.0)}
 BEST = 0.4
 
 
-def make_study(protocol: Protocol | None = None, trials: int = 12, seeds: int = 3) -> Study:
-    losses = [Loss("cross_entropy", RATE, {"learning_rate": 0.1}), Loss("topk_hinge")]
-    arms = [
-        Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(4), protocol=protocol or Protocol())
-        for loss in losses
-    ]
-    return Study("fake", arms, topk=(1, 3), trials=trials, seeds=seeds)
+def make_study(protocol: Protocol | None = None, trials: int = 12) -> Study:
+    asked = {"recipe": Recipe(4), "protocol": protocol, "trials": trials, "seeds": 3}
+    return small_study(searched(), "topk_hinge", name="fake", **asked)
 
 
 def score(trial: Trial) -> float:

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_studies import small_study
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 
-from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plot
+from topk_platform import Recipe, Regime, Study, plot
 from topk_platform.data import Dataset, Split, from_tensors, load
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import read_guesses, read_ranks
@@ -27,9 +28,8 @@ K = 3
 
 
 def a_study(dataset: str = "digits") -> Study:
-    losses = [Loss("cross_entropy"), Loss("focal")]
-    arms = grid([Regime("r", dataset)], [Model("linear")], losses, k=K, recipe=Recipe(2))
-    return Study("s", arms, topk=(1, K), seeds=1)
+    how = {"models": ["linear"], "k": K, "recipe": Recipe(2), "seeds": 1}
+    return small_study("cross_entropy", "focal", regimes=[Regime("r", dataset)], **how)
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +130,8 @@ def test_of_features_their_images_are_drawn(
         f"import runpy\nown = runpy.run_path({__file__!r})\nphotos, means = own['photos'], own['means']\n"
     )
     options = {"of": "own_photos:photos", "backbone": "own_photos:means", "pixels": 6}
-    arms = grid(
-        [Regime("r", "image_features", options=options)], [Model("linear")], [Loss("cross_entropy")], k=2,
-        recipe=Recipe(2),
-    )  # fmt: skip
-    study = Study("s", arms, topk=(1, 2), seeds=1)
+    regime = Regime("r", "image_features", options=options)
+    study = small_study(regimes=[regime], models=["linear"], k=2, recipe=Recipe(2), seeds=1)
     train_study(study, tmp_path / "runs")
     pixels = photos().test.tensor.permute(0, 2, 3, 1).double().numpy() / 255
     made = plot(study, "guesses", store=tmp_path / "runs")
