@@ -8,17 +8,26 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+import torch
 from torch import Tensor, nn
 
 from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime
 from topk_platform.data import load
 from topk_platform.specs import Inputs, Trial, TrialRecord
-from topk_platform.training import Heartbeat, Training
+from topk_platform.training import Heartbeat, Training, finish, run_trials
 
 IMAGES = Regime(
     "images",
     "synthetic_images",
     options={"classes": 4, "superclasses": 2, "train": 40, "validation": 8, "test": 8},
+)
+
+
+IMAGES_OF_TEN = Regime(
+    "images",
+    "synthetic_images",
+    options={"classes": 10, "superclasses": 5, "train": 100, "validation": 20, "test": 20},
 )
 
 
@@ -103,6 +112,27 @@ def a_trial(
         code_version="c",
     )
     return dataclasses.replace(trial, **changes)
+
+
+def trained(trial: Trial, keeper: Any = None) -> TrialRecord:
+    """Return the record of a trial, however it ended."""
+    (record,) = finish(run_trials([trial], keeper))
+    return record
+
+
+def completed(trial: Trial, keeper: Any = None) -> TrialRecord:
+    """Return the record of a trial, which must end well."""
+    record = trained(trial, keeper)
+    assert record.status == "completed", record.reason
+    return record
+
+
+def cut_and_resumed(trials: Sequence[Trial], keeper: Any) -> list[TrialRecord]:
+    """Return the records of trials whose process dies where the keeper says, and which another process goes on with."""
+    with pytest.raises(KeyboardInterrupt):
+        finish(run_trials(trials, keeper))
+    torch.manual_seed(999)  # as in another process
+    return finish(run_trials(trials, keeper))
 
 
 def bits(*records: TrialRecord) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from trained import train
+from made_photos import write_photos
+from small_trials import completed
 
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at
@@ -25,13 +25,8 @@ FILES = sorted((DOCS / "examples").glob("*.py"))
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(DOCS / "examples"), *sys.path])
-    draw = np.random.default_rng(0)
-    for name in "abcdefg":
-        (tmp_path / "birds" / name).mkdir(parents=True)
-        for index in range(12):
-            pixels = draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "birds" / name / f"{index}.png")
-    np.savez(tmp_path / "table.npz", x=draw.normal(size=(60, 20)), y=np.arange(60) % 5)
+    write_photos(tmp_path / "birds", "abcdefg", 12, (32, 32))
+    np.savez(tmp_path / "table.npz", x=np.random.default_rng(0).normal(size=(60, 20)), y=np.arange(60) % 5)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -50,7 +45,7 @@ def test_an_example_trains(file: Path, tmp_path: Path) -> None:
     searches = study.arms[0].protocol.searches
     small = study.with_budget(searches, searches)
     with data_at(tmp_path):
-        ledger = fake_run(small, tmp_path / "runs", train, identities=check_study(small))
+        ledger = fake_run(small, tmp_path / "runs", completed, identities=check_study(small))
     searching = sum(bool(arm.loss.space) for arm in small.arms)
     assert len(ledger.rows()) == searches * (len(small.arms) + searching)
 

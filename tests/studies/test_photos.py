@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
 import re
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
-from PIL import Image
-from pyarrow import parquet
+from image_archives import pictures, structs, write_parquet
 
 from topk_platform import ConfusionNoise, Regime, plan
 from topk_platform.data import Dataset, apply_conditions, data_at, load
@@ -24,26 +20,16 @@ from topk_studies import STUDIES
 from topk_studies.photos import HUMAN, photos_noise
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 NAMES = sorted(name for names in SUPERCLASSES.values() for name in names.split())
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """CIFAR-100 as Hugging Face hands it out, with few images, and confusions that all go to the next class."""
-    draw, labels = np.random.default_rng(0), np.tile(np.arange(100), 60)
+    labels = np.tile(np.arange(100), 60)
     for part, rows in (("train", labels), ("test", labels[:100])):
-        images = []
-        for _ in rows:
-            file = io.BytesIO()
-            Image.fromarray(draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(file, "png")
-            images.append({"bytes": file.getvalue(), "path": None})
-        noted = {"info": {"features": {"fine_label": {"names": NAMES, "_type": "ClassLabel"}}}}
-        table = pa.table({"img": pa.array(images, IMAGE), "fine_label": rows})
-        (tmp_path / "cifar100").mkdir(exist_ok=True)
-        table = table.replace_schema_metadata({b"huggingface": json.dumps(noted).encode()})
-        parquet.write_table(table, tmp_path / "cifar100" / f"{part}.parquet")
+        columns = {"img": structs(pictures(len(rows), 32, 32, seed=len(rows))), "fine_label": rows}
+        write_parquet(tmp_path / "cifar100" / f"{part}.parquet", columns, {"fine_label": NAMES})
     confusions = np.roll(np.eye(100, dtype=int), 1, axis=1)
     lines = [
         ",".join(["", *NAMES]),

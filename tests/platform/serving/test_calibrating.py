@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from in_process import topk
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import Dataset, load
@@ -18,19 +19,14 @@ from topk_platform.serving.conformal import calibrate, prevalences_of
 from topk_platform.serving.set_calibration import METHODS
 
 Train = Callable[[Study, Path], None]
-Topk = Callable[..., tuple[int, str, str]]
-
-
-def digits_study() -> Study:
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(4, batch_size=32))
-    return Study("s", [arm], topk=(1, 2), seeds=1, measures=("size90",))
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> tuple[Path, Study, Path]:
     """An export that is calibrated, its study and its store."""
     folder = tmp_path_factory.mktemp("sets")
-    study = digits_study()
+    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(4, batch_size=32))
+    study = Study("s", [arm], topk=(1, 2), seeds=1, measures=("size90",))
     train_study(study, folder / "runs")
     export_model(study, study.arms[0].name, folder / "out", store=folder / "runs", calibrate=True)
     return folder / "out", study, folder / "runs"
@@ -59,7 +55,7 @@ def test_the_test_set_is_covered(method: str, exported: tuple[Path, Study, Path]
 
 
 def test_an_export_is_calibrated_from_the_command_line_and_keeps_it(
-    exported: tuple[Path, Study, Path], tmp_path: Path, topk: Topk
+    exported: tuple[Path, Study, Path], tmp_path: Path
 ) -> None:
     """Of a long tail: most classes have a single sample, one has none; the coverage is that of all."""
     export_model(exported[1], exported[1].arms[0].name, tmp_path / "out", store=exported[2])
@@ -95,7 +91,7 @@ def test_an_export_is_calibrated_from_the_command_line_and_keeps_it(
     assert load_model(tmp_path / "out").calibration == model.calibration
 
 
-def test_sets_from_the_command_line(exported: tuple[Path, Study, Path], tmp_path: Path, topk: Topk) -> None:
+def test_sets_from_the_command_line(exported: tuple[Path, Study, Path], tmp_path: Path) -> None:
     inputs = the_data().test.tensor[:3]
     paths = []
     for row, part in enumerate(inputs):
@@ -124,15 +120,13 @@ def test_sets_from_the_command_line(exported: tuple[Path, Study, Path], tmp_path
         (["--coverage", "90", "--method", "prevalance"], "did you mean 'prevalence'"),
     ],
 )
-def test_bad_options_are_one_line(
-    options: list[str], why: str, exported: tuple[Path, Study, Path], topk: Topk
-) -> None:
+def test_bad_options_are_one_line(options: list[str], why: str, exported: tuple[Path, Study, Path]) -> None:
     code, out, err = topk("predict", str(exported[0]), "x.npy", *options)
     assert code == 2 and not out and why in " ".join(err.split())
 
 
 def test_a_network_without_calibration_names_the_remedies(
-    exported: tuple[Path, Study, Path], tmp_path: Path, topk: Topk
+    exported: tuple[Path, Study, Path], tmp_path: Path
 ) -> None:
     _, study, store = exported
     export_model(study, study.arms[0].name, tmp_path / "out", store=store)

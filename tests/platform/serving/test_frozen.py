@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import shutil
 import sys
 import tarfile
@@ -12,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow
 import pytest
 import torch
+from image_archives import pictures, structs, write_parquet
+from in_process import topk
 from PIL import Image
-from pyarrow import parquet
 from safetensors.torch import save
 from scipy.stats import binomtest
 
@@ -96,17 +95,6 @@ def arrays(size=1):
 """
 
 
-def write_parquet(folder: Path) -> None:
-    draw, cells = np.random.default_rng(0), []
-    for _ in range(30):
-        content = io.BytesIO()
-        Image.fromarray(draw.integers(0, 256, (20, 28, 3), dtype=np.uint8)).save(content, "JPEG")
-        cells.append({"bytes": content.getvalue(), "path": None})
-    folder.mkdir()
-    table = pyarrow.table({"image": cells, "label": [row % 3 for row in range(30)]})
-    parquet.write_table(table, folder / "train-0.parquet")
-
-
 @pytest.mark.parametrize(
     "options",
     [{"of": "parquet_images", "files": "pq"}, {"of": "own_trees:arrays", "size": 2}],
@@ -117,7 +105,8 @@ def test_a_backbone_takes_images_of_the_size_that_its_features_were_computed_fro
     """No option names it. Images were cropped to a square before, which the features had seen whole."""
     (tmp_path / "own_trees.py").write_text(TREES)
     monkeypatch.syspath_prepend(str(tmp_path))
-    write_parquet(tmp_path / "pq")
+    columns = {"image": structs(pictures(30, 20, 28)), "label": [row % 3 for row in range(30)]}
+    write_parquet(tmp_path / "pq" / "train-0.parquet", columns)
     head = Config(Model("mlp"), "linear", Inputs((12,), 3, "tensor"), 2, "arm", "key", "0" * 64)
     options = {**options, "backbone": "lab_backbone:backbone", "pixels": 32}
     with data_at(tmp_path):
@@ -136,9 +125,7 @@ def wheels(photos_of_trees: Path, tmp_path_factory: pytest.TempPathFactory, trai
     return folder / "out"
 
 
-def test_the_command_takes_a_photo_of_any_size(
-    wheels: Path, tmp_path: Path, topk: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_the_command_takes_a_photo_of_any_size(wheels: Path, tmp_path: Path) -> None:
     Image.new("RGB", (70, 31), (20, 200, 90)).save(tmp_path / "photo.jpg")
     code, out, _ = topk("predict", str(wheels), str(tmp_path / "photo.jpg"))
     _, *candidates, _ = out.splitlines()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from in_process import topk
 from PIL import Image
 from torch import Tensor
 
@@ -28,7 +29,6 @@ from topk_platform.specs import TrialRecord
 SEEDS = 2
 DOCS = Path(__file__).parents[3] / "docs"
 Train = Callable[..., None]
-Topk = Callable[..., tuple[int, str, str]]
 
 
 def one(regime: Regime, model: str, **more: object) -> Study:
@@ -51,6 +51,13 @@ def trees(
     with data_at(folder / "data"):
         train_study(study, folder / "runs")
     return folder, study
+
+
+def export(trained: tuple[Path, Study], to: Path, **options: Any) -> Path:
+    """Export the network of the study that was run in a folder; return where it is."""
+    folder, study = trained
+    export_model(study, study.arms[0].name, to, store=folder / "runs", **options)
+    return to
 
 
 def test_a_network_says_of_files_what_it_was_tested_with(
@@ -76,12 +83,10 @@ def test_a_network_says_of_files_what_it_was_tested_with(
 
 
 def test_a_folder_images_and_arrays_are_predicted_as_files_are(
-    trees: tuple[Path, Study], tmp_path: Path, topk: Topk
+    trees: tuple[Path, Study], tmp_path: Path
 ) -> None:
-    folder, study = trees
-    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
-    test = folder / "data" / "trees" / "test"
-    paths, model = sorted(test.glob("*/*.png")), load_model(tmp_path / "out")
+    test = trees[0] / "data" / "trees" / "test"
+    paths, model = sorted(test.glob("*/*.png")), load_model(export(trees, tmp_path / "out"))
     expected = model.predict(paths)
     images = [Image.open(path) for path in paths]
     for given in (test, images, list(map(np.asarray, images))):
@@ -92,11 +97,8 @@ def test_a_folder_images_and_arrays_are_predicted_as_files_are(
     assert [image["candidates"][0]["label"] for image in printed] == [row[0].label for row in expected]
 
 
-def test_what_cannot_be_read_is_named_after_all_others(
-    trees: tuple[Path, Study], tmp_path: Path, topk: Topk
-) -> None:
-    folder, study = trees
-    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
+def test_what_cannot_be_read_is_named_after_all_others(trees: tuple[Path, Study], tmp_path: Path) -> None:
+    export(trees, tmp_path / "out")
     shop = tmp_path / "shop"
     for path in ("a.png", "c.gif", "d.jp2", "@eaDir/a.png"):
         (shop / path).parent.mkdir(parents=True, exist_ok=True)
@@ -121,11 +123,10 @@ def test_what_cannot_be_read_is_named_after_all_others(
 def test_the_pages_lines_run(
     trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, study = trees
     block, in_sets, service = re.findall(
         r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL
     )
-    export_model(study, study.arms[0].name, tmp_path / "winner", store=folder / "runs")
+    export(trees, tmp_path / "winner")
     Image.new("RGB", (13, 9)).save(tmp_path / "letter.png")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -175,12 +176,10 @@ def test_the_seed_that_validated_best_is_taken(tmp_path: Path, train_study: Trai
 
 
 def test_the_folder_says_what_it_holds(trees: tuple[Path, Study], tmp_path: Path) -> None:
-    folder, study = trees
-    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
-    content = json.loads((tmp_path / "config.json").read_text())
+    content = json.loads((export(trees, tmp_path) / "config.json").read_text())
     assert content["inputs"]["names"] == ["ash", "birch", "cedar"]
     assert content["inputs"]["shape"] == [3, 8, 8]
-    rows = Ledger.open(Store.open(folder / "runs"), "s").rows("phase = 'confirm'")
+    rows = Ledger.open(Store.open(trees[0] / "runs"), "s").rows("phase = 'confirm'")
     mean = np.mean([row["test.top2"] for row in rows])
     card = (tmp_path / "README.md").read_text()
     assert mean == 1.0 and "n is the number of seeds" in card
@@ -196,18 +195,14 @@ def digits(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> tupl
     return folder, study
 
 
-def test_a_network_of_numbers_takes_files_of_numbers(
-    digits: tuple[Path, Study], tmp_path: Path, topk: Topk
-) -> None:
-    folder, study = digits
-    export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs")
-    data = load(study.arms[0].regime)
+def test_a_network_of_numbers_takes_files_of_numbers(digits: tuple[Path, Study], tmp_path: Path) -> None:
+    data = load(digits[1].arms[0].regime)
     assert isinstance(data, Dataset)
     inputs = data.test.tensor[:3]
     for row, part in enumerate(inputs):
         np.save(tmp_path / f"{row}.npy", part.numpy())
     paths = [str(tmp_path / f"{row}.npy") for row in range(3)]
-    model = load_model(tmp_path / "out")
+    model = load_model(export(digits, tmp_path / "out"))
     assert model.predict(paths, 4) == model.candidates(inputs, 4)
     assert model.predict(paths[0], 4) == model.candidates(inputs[:1], 4)
     with pytest.raises(UserError, match="scores must be finite, and those of input 70 are not"):
@@ -254,12 +249,10 @@ def test_an_export_that_cannot_be_is_one_line(
 
 
 def test_a_folder_that_is_no_export_is_one_line(digits: tuple[Path, Study], tmp_path: Path) -> None:
-    folder, study = digits
     with pytest.raises(UserError, match="must be a folder of `topk export --arm`"):
         load_model(tmp_path)
-    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
     with pytest.raises(UserError, match=r"k must be in \[1, 10\]"):
-        load_model(tmp_path).candidates(torch.zeros(1, 1, 8, 8), 11)
+        load_model(export(digits, tmp_path)).candidates(torch.zeros(1, 1, 8, 8), 11)
     config = tmp_path / "config.json"
     config.write_text(config.read_text().replace('"linear"', '"mlp"', 1))
     with pytest.raises(UserError, match="model mlp builds another network than was exported"):
@@ -271,9 +264,7 @@ def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path
     """To float32's rounding in sums of some hundred terms, in another order."""
     import onnxruntime
 
-    folder, study = trees
-    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs", onnx=True)
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(export(trees, tmp_path, onnx=True) / "model.onnx")
     inputs = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8)
     (result,) = session.run(None, {"inputs": inputs.numpy()})
     classes = session.get_modelmeta().custom_metadata_map["topk.classes"]
@@ -284,7 +275,7 @@ def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path
 def test_a_logged_network_takes_pixels_of_any_whole_type_and_nothing_else(
     trees: tuple[Path, Study], tmp_path: Path
 ) -> None:
-    predictor, own = as_mlflow_loads_it(*trees, tmp_path)
+    predictor, own = as_mlflow_loads_it(export(trees, tmp_path))
     pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8))
     expected = own.scores(torch.from_numpy(pixels.astype(np.uint8))).numpy()
     for kind in (np.uint8, np.int64, np.uint64):
@@ -298,13 +289,12 @@ def test_a_logged_network_takes_pixels_of_any_whole_type_and_nothing_else(
             predictor.predict(wrong)
 
 
-def as_mlflow_loads_it(folder: Path, study: Study, to: Path) -> tuple[Predictor, Classifier]:
-    export_model(study, study.arms[0].name, to, store=folder / "runs")
-    return _load_pyfunc(str(to / "model.safetensors")), load_model(to)
+def as_mlflow_loads_it(folder: Path) -> tuple[Predictor, Classifier]:
+    return _load_pyfunc(str(folder / "model.safetensors")), load_model(folder)
 
 
 def test_a_logged_network_of_numbers_takes_whole_ones_too(digits: tuple[Path, Study], tmp_path: Path) -> None:
-    predictor, own = as_mlflow_loads_it(*digits, tmp_path)
+    predictor, own = as_mlflow_loads_it(export(digits, tmp_path))
     whole = np.ones((2, 1, 8, 8), dtype=int)
     np.testing.assert_array_equal(predictor.predict(whole), own.scores(torch.ones(2, 1, 8, 8)).numpy())
     with pytest.raises(UserError, match="inputs must be numbers, got bool"):
@@ -319,10 +309,9 @@ def test_a_full_disk_for_a_graph_is_bad_input(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    folder, study = digits
     monkeypatch.setattr("topk_platform.serving.exporting.write_onnx", full)
     with pytest.raises(UserError, match=r"^--to '.*out' cannot be written: .*No space left on device"):
-        export_model(study, study.arms[0].name, tmp_path / "out", store=folder / "runs", onnx=True)
+        export(digits, tmp_path / "out", onnx=True)
 
 
 @pytest.mark.slow
@@ -332,8 +321,7 @@ def test_mlflows_server_answers_images_in_json(key: str, trees: tuple[Path, Stud
     import mlflow
     from mlflow.pyfunc.scoring_server import invocations
 
-    folder, study = trees
-    export_model(study, study.arms[0].name, tmp_path, store=folder / "runs")
+    export(trees, tmp_path)
     flavor = {"loader_module": "topk_platform.serving.flavor", "data": "model.safetensors", "env": {}}
     (tmp_path / "MLmodel").write_text(json.dumps({"flavors": {"python_function": flavor}}))
     pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8))

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from small_trials import a_trial, trained
 from torch import nn
 
 from topk_platform import (
@@ -28,7 +28,6 @@ from topk_platform.training import build_loss, finish, run_trials
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.steps.optim import ColumnOptimizer, make_optimizer
 
-MakeTrial = Callable[..., Trial]
 SEEDS = (1, 2, 3, 4)
 RING = Regime("ring", "ring", options={"sigma": 20.0, "per_class": 20})
 
@@ -160,7 +159,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 def both(trials: list[Trial]) -> list[tuple[TrialRecord, TrialRecord]]:
     together = finish(run_trials(trials))
-    alone = [finish(run_trials([trial]))[0] for trial in trials]
+    alone = [trained(trial) for trial in trials]
     return list(zip(together, alone, strict=True))
 
 
@@ -176,30 +175,28 @@ def assert_same(member: TrialRecord, alone: TrialRecord) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_members_result_is_that_of_its_network_alone(name: str, make_trial: MakeTrial) -> None:
-    for member, alone in both([make_trial(seed=seed, **CASES[name]) for seed in SEEDS]):
+def test_a_members_result_is_that_of_its_network_alone(name: str) -> None:
+    for member, alone in both([a_trial(seed=seed, **CASES[name]) for seed in SEEDS]):
         assert_same(member, alone)
 
 
-def test_a_network_that_works_in_place_leaves_the_data_as_they_are(make_trial: MakeTrial) -> None:
+def test_a_network_that_works_in_place_leaves_the_data_as_they_are() -> None:
     """All trials of a process share the data, so the samples must be the same after a trial as before it."""
-    trials = [make_trial(seed=seed, model=Model(f"{__name__}:doubled"), recipe=Recipe(1)) for seed in SEEDS]
+    trials = [a_trial(seed=seed, model=Model(f"{__name__}:doubled"), recipe=Recipe(1)) for seed in SEEDS]
     before = load(trials[0].arm.regime).validation.tensor.clone()
     assert all(record.status == "completed" for record in finish(run_trials(trials)))
     assert torch.equal(load(trials[0].arm.regime).validation.tensor, before)
 
 
-def test_members_may_differ_in_every_value_but_the_batch_size(make_trial: MakeTrial) -> None:
+def test_members_may_differ_in_every_value_but_the_batch_size() -> None:
     values = [
         {"tau": 0.1 * 3**n, "learning_rate": 0.02 * 2**n, "momentum": 0.3 * n, "weight_decay": 1e-4 * n}
         for n in range(4)
     ]
     trials = [
-        make_trial("smooth_topk_svm", phase="search", seed=0, number=n, values=values[n]) for n in range(4)
+        a_trial("smooth_topk_svm", phase="search", seed=0, number=n, values=values[n]) for n in range(4)
     ]
-    for member, alone in zip(
-        finish(run_trials(trials)), (finish(run_trials([t]))[0] for t in trials), strict=True
-    ):
+    for member, alone in zip(finish(run_trials(trials)), (trained(t) for t in trials), strict=True):
         assert member.epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-4)
 
 
@@ -215,12 +212,10 @@ ONE_CALL: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("loss", ONE_CALL)
-def test_one_call_for_unlike_losses_has_each_members_value_and_gradient(
-    loss: str, make_trial: MakeTrial
-) -> None:
+def test_one_call_for_unlike_losses_has_each_members_value_and_gradient(loss: str) -> None:
     """In float32, s / t is rounded by a relative 2^-24, so an exponent of the loss by |s| / t of it, on either side."""
     trials = [
-        make_trial(loss, phase="search", seed=0, number=number, values=values)
+        a_trial(loss, phase="search", seed=0, number=number, values=values)
         for number, values in enumerate(ONE_CALL[loss])
     ]
     ensemble = Ensemble.prepare(trials)
@@ -271,25 +266,25 @@ def test_one_update_with_columns_is_each_members_own(optimizer: str) -> None:
         torch.testing.assert_close(weights.detach(), expected, rtol=0, atol=8 * 4 * 2.0**-22)
 
 
-def test_members_of_one_loss_take_one_call_whatever_their_rates(make_trial: MakeTrial) -> None:
+def test_members_of_one_loss_take_one_call_whatever_their_rates() -> None:
     trials = [
-        make_trial("topk_transition", phase="search", seed=0, number=n, values={"learning_rate": 0.1 / 2**n})
+        a_trial("topk_transition", phase="search", seed=0, number=n, values={"learning_rate": 0.1 / 2**n})
         for n in range(3)
     ]
     together = Ensemble.prepare(trials).together
     assert together is not None and together.scale is None
     unlike = [
-        make_trial("noised_topk_hinge", phase="search", seed=0, number=n, values={"epsilon": 0.1 * 2**n})
+        a_trial("noised_topk_hinge", phase="search", seed=0, number=n, values={"epsilon": 0.1 * 2**n})
         for n in range(3)
     ]
     assert Ensemble.prepare(unlike).together is None
 
 
-def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone(make_trial: MakeTrial) -> None:
+def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone() -> None:
     rates = (0.1, 1e30, 0.1)
     stops = ((), (), ((1, 1.1),))
     trials = [
-        make_trial(phase="search", seed=0, number=n, values={"learning_rate": rates[n]}, stop_below=stops[n])
+        a_trial(phase="search", seed=0, number=n, values={"learning_rate": rates[n]}, stop_below=stops[n])
         for n in range(3)
     ]
     records = finish(run_trials(trials))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_trials import listened
+from small_trials import Memory, a_trial, listened, trained
 from torch import Tensor
 
 from topk_platform import Recipe
@@ -22,12 +22,10 @@ from topk_platform.errors import (
     TimeLimitError,
     UnreachableStoreError,
 )
-from topk_platform.specs import Trial
 from topk_platform.training import faults, finish, group, run, run_trials
 from topk_platform.training.faults import FIRST_SECONDS, Pace, machinery_fault
 from topk_platform.training.session import Session
 
-MakeTrial = Callable[..., Trial]
 STEPS = 17  # of an epoch
 
 
@@ -42,9 +40,9 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return slept
 
 
-def refusing(memory: Any, kinds: set[str], error: Exception, tries: float = math.inf) -> Any:
+def refusing(kinds: set[str], error: Exception, tries: float = math.inf) -> Any:
     """A keeper that refuses some kinds of files for so many tries, and has three pauses; it notes every try."""
-    keeper = memory()
+    keeper: Any = Memory()
     keeper.pauses, keeper.tried = (1.0, 4.0, 16.0), []
 
     def tried(kind: str, save: Callable[..., str], *arguments: Any) -> str:
@@ -59,28 +57,26 @@ def refusing(memory: Any, kinds: set[str], error: Exception, tries: float = math
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])
-def test_the_records_come_once_all_that_belongs_to_them_is_stored(
-    together: tuple[int, ...], make_trial: MakeTrial, memory: Any
-) -> None:
-    trials = [make_trial(seed=seed, together=together) for seed in together or (1,)]
-    keeper, keys = memory(), {trial.key for trial in trials}
+def test_the_records_come_once_all_that_belongs_to_them_is_stored(together: tuple[int, ...]) -> None:
+    trials = [a_trial(seed=seed, together=together) for seed in together or (1,)]
+    keeper, keys = Memory(), {trial.key for trial in trials}
     pulses, records = listened(run_trials(trials, keeper))
     assert keeper.ranks.keys() == keeper.guesses.keys() == keeper.models.keys() == keys
     assert pulses[-1].patience == FIRST_SECONDS
     for record in records:
         assert record.artifacts == {kind: f"of the {kind}" for kind in KINDS} and record.missing == {}
-    (searched,) = finish(run_trials([make_trial(phase="search", seed=0)], keeper))
+    searched = trained(a_trial(phase="search", seed=0), keeper)
     assert searched.artifacts == searched.missing == {}
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])
 @pytest.mark.parametrize("kind", ["ranks", "guesses"])
 def test_a_confirmation_without_its_ranks_or_guesses_is_a_fault_and_has_no_record(
-    kind: str, together: tuple[int, ...], make_trial: MakeTrial, memory: Any, slept: list[float]
+    kind: str, together: tuple[int, ...], slept: list[float]
 ) -> None:
     """The pauses are those of all files together."""
-    keeper = refusing(memory, {kind}, StoreError("store 'runs/s' cannot be written: No space left on device"))
-    trials = [make_trial(seed=seed, together=together) for seed in together or (1,)]
+    keeper = refusing({kind}, StoreError("store 'runs/s' cannot be written: No space left on device"))
+    trials = [a_trial(seed=seed, together=together) for seed in together or (1,)]
     with pytest.raises(
         RefusingStoreError, match=r"ranks and guesses cannot be stored: store 'runs/s' .*No space"
     ):
@@ -89,22 +85,18 @@ def test_a_confirmation_without_its_ranks_or_guesses_is_a_fault_and_has_no_recor
     assert not RefusingStoreError.passing  # it was waited for
 
 
-def test_an_error_of_ours_while_ranks_are_stored_is_no_result_either(
-    make_trial: MakeTrial, memory: Any, slept: list[float]
-) -> None:
-    keeper = refusing(memory, {"ranks"}, ImportError("no module named pyarrow"))
+def test_an_error_of_ours_while_ranks_are_stored_is_no_result_either(slept: list[float]) -> None:
+    keeper = refusing({"ranks"}, ImportError("no module named pyarrow"))
     with pytest.raises(RefusingStoreError, match="no module named pyarrow"):
-        finish(run_trials([make_trial()], keeper))
+        trained(a_trial(), keeper)
     assert slept == []
 
 
-def test_a_network_that_cannot_be_kept_costs_no_result_and_the_record_says_why(
-    make_trial: MakeTrial, memory: Any, slept: list[float]
-) -> None:
-    keeper, trial = refusing(memory, {"network"}, OSError("No space left on device")), make_trial()
-    (record,) = finish(run_trials([trial], keeper))
+def test_a_network_that_cannot_be_kept_costs_no_result_and_the_record_says_why(slept: list[float]) -> None:
+    keeper, trial = refusing({"network"}, OSError("No space left on device")), a_trial()
+    record = trained(trial, keeper)
     assert record.status == "completed"
-    assert record.test == finish(run_trials([trial]))[0].test
+    assert record.test == trained(trial).test
     assert record.artifacts.keys() == {"ranks", "guesses"} and trial.key in keeper.ranks
     assert record.missing == {"network": "OSError: No space left on device"}
     assert keeper.tried.count("network") == 4 and slept == [1.0, 4.0, 16.0]
@@ -113,43 +105,39 @@ def test_a_network_that_cannot_be_kept_costs_no_result_and_the_record_says_why(
 @pytest.mark.parametrize(
     "error", [FileExistsError("in the way"), StoreError("cannot be written"), RuntimeError("shares memory")]
 )
-def test_what_no_waiting_helps_against_is_not_waited_for(
-    error: Exception, make_trial: MakeTrial, memory: Any, slept: list[float]
-) -> None:
+def test_what_no_waiting_helps_against_is_not_waited_for(error: Exception, slept: list[float]) -> None:
     """A file in the way of a folder, told by the system or by the store, and a network that nobody can write."""
     if isinstance(error, StoreError):
         error.__cause__ = NotADirectoryError("models")
-    keeper = refusing(memory, {"network"}, error)
-    (record,) = finish(run_trials([make_trial()], keeper))
+    keeper = refusing({"network"}, error)
+    record = trained(a_trial(), keeper)
     assert record.missing == {"network": f"{type(error).__name__}: {error}"}
     assert slept == [] and keeper.tried == ["ranks", "guesses", "network"]
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_a_store_that_refuses_for_a_while_costs_nothing(
-    kind: str, make_trial: MakeTrial, memory: Any, slept: list[float]
-) -> None:
-    keeper, sound = refusing(memory, {kind}, TimeoutError("the bucket does not answer"), tries=2), memory()
-    trial = make_trial(recipe=Recipe(2, keep=("top1", "top3")))
+def test_a_store_that_refuses_for_a_while_costs_nothing(kind: str, slept: list[float]) -> None:
+    keeper, sound = refusing({kind}, TimeoutError("the bucket does not answer"), tries=2), Memory()
+    trial = a_trial(recipe=Recipe(2, keep=("top1", "top3")))
     pulses, (record,) = listened(run_trials([trial], keeper))
     assert slept == [1.0, 4.0] and record.artifacts.keys() == KINDS
     assert {pulse.patience for pulse in pulses[-3:]} == {FIRST_SECONDS}
-    finish(run_trials([trial], sound))
+    trained(trial, sound)
     assert torch.equal(keeper.ranks[trial.key], sound.ranks[trial.key])
     for name, value in sound.models[trial.key].items():
         assert torch.equal(value, keeper.models[trial.key][name])
 
 
 @pytest.mark.parametrize("broken", ["load", "save"])
-def test_a_store_that_fails_is_a_fault(broken: str, make_trial: MakeTrial, memory: Any) -> None:
-    keeper = memory()
+def test_a_store_that_fails_is_a_fault(broken: str) -> None:
+    keeper = Memory()
 
     def fails(*_: object) -> None:
         raise ConnectionError("bucket refused")
 
     setattr(keeper, broken, fails)
     with pytest.raises(UnreachableStoreError, match=r"checkpoint cannot be .*: bucket refused"):
-        finish(run_trials([make_trial()], keeper))
+        trained(a_trial(), keeper)
 
 
 def out_of_memory() -> torch.OutOfMemoryError:
@@ -181,12 +169,12 @@ def test_a_broken_gpu_is_a_fault() -> None:
 
 @pytest.mark.parametrize("neighbour", [False, True])
 def test_a_trial_out_of_memory_failed_alone_and_is_tried_again_beside_a_neighbour(
-    neighbour: bool, make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+    neighbour: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "_held_by_others", lambda: 38 * 2**30 if neighbour else 2**29)
     monkeypatch.setattr(group.Group, "device", "cuda")
     monkeypatch.setattr(Session, "prepare", raising(out_of_memory()))
-    training = run_trials([make_trial()])
+    training = run_trials([a_trial()])
     if neighbour:
         with pytest.raises(SharedMemoryError, match=r"other processes held 38.0 GiB"):
             finish(training)
@@ -204,13 +192,13 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 
 def test_an_early_stopped_member_keeps_a_reason_when_the_ensemble_fails(
-    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One member stops at once, for nothing gets better than by a learning rate of 0; another's code then raises."""
     recipe = Recipe(6, keep=("top1",), patience=1)
     rates = (1e-12, 0.1)
     trials = [
-        make_trial(phase="search", seed=0, number=n, values={"learning_rate": rates[n]}, recipe=recipe)
+        a_trial(phase="search", seed=0, number=n, values={"learning_rate": rates[n]}, recipe=recipe)
         for n in range(2)
     ]
     ended = run._end_epoch
@@ -255,32 +243,28 @@ def test_patience_follows_the_trials_own_epochs() -> None:
         pace.check(6, 0.0)
 
 
-def test_a_trial_over_its_limit_ends_without_a_result_and_goes_on_from_where_it_was(
-    make_trial: MakeTrial, memory: Any
-) -> None:
+def test_a_trial_over_its_limit_ends_without_a_result_and_goes_on_from_where_it_was() -> None:
     """The limit is for all of its processes together, and no part of its key."""
-    trial, keeper = make_trial(recipe=Recipe(3)), memory()
+    trial, keeper = a_trial(recipe=Recipe(3)), Memory()
     with pytest.raises(TimeLimitError, match="time_limit is"):
         finish(run_trials([trial], keeper, time_limit=1e-9))
     keeper.cut = STEPS + 4
     with pytest.raises(KeyboardInterrupt):
-        finish(run_trials([trial], keeper))
+        trained(trial, keeper)
     keeper.states[-1]["elapsed"] = 7200.0
     with pytest.raises(TimeLimitError, match="trained for 2 h, time_limit is 1 h"):
         finish(run_trials([trial], keeper, time_limit=3600.0))
     (resumed,) = finish(run_trials([trial], keeper, time_limit=10800.0))
-    (whole,) = finish(run_trials([trial]))
+    whole = trained(trial)
     assert resumed.test == whole.test and resumed.validation == whole.validation
 
 
-def test_a_clock_that_is_set_back_changes_nothing(
-    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_is_set_back_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wall clocks are for the record alone: one that jumps back by an hour at every look."""
-    expected = finish(run_trials([make_trial()]))[0]
+    expected = trained(a_trial())
     looks = iter(range(10**6))
     monkeypatch.setattr("time.time", lambda: 1e9 - 3600.0 * next(looks))
-    (record,) = finish(run_trials([make_trial()]))
+    record = trained(a_trial())
     assert (record.status, record.test, record.validation) == (
         "completed",
         expected.test,
@@ -290,21 +274,21 @@ def test_a_clock_that_is_set_back_changes_nothing(
 
 
 def test_signs_of_life_come_between_two_validations_and_say_how_long_the_next_may_take(
-    make_trial: MakeTrial, memory: Any, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(group, "_HEARTBEAT_SECONDS", 0.0)
-    keeper = memory()
+    keeper = Memory()
     keeper.seconds = 3600.0
-    pulses, _ = listened(run_trials([make_trial(recipe=Recipe(4, evaluate_every=4))], keeper))
+    pulses, _ = listened(run_trials([a_trial(recipe=Recipe(4, evaluate_every=4))], keeper))
     assert len(pulses) == 4 * STEPS + 2  # a step each, one before the test set, one before what is stored
     assert {pulse.patience for pulse in pulses[: STEPS - 1]} == {FIRST_SECONDS}
     assert {pulse.patience for pulse in pulses[STEPS:-2]} == {60.0}
     assert [pulse.patience for pulse in pulses[-2:]] == [FIRST_SECONDS] * 2
 
 
-def test_a_resumed_trial_says_at_once_from_where(make_trial: MakeTrial, memory: Any) -> None:
-    trial, keeper = make_trial(), memory(STEPS + 3)
+def test_a_resumed_trial_says_at_once_from_where() -> None:
+    trial, keeper = a_trial(), Memory(STEPS + 3)
     with pytest.raises(KeyboardInterrupt):
-        finish(run_trials([trial], keeper))
+        trained(trial, keeper)
     first = next(run_trials([trial], keeper))
     assert (first.epoch, first.kept) == (1, STEPS + 3)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
+from small_trials import IMAGES_OF_TEN, Memory, a_trial, completed, cut_and_resumed, trained
 
-from topk_platform import Augmentation, Model, Numerics, Recipe, Regime
+from topk_platform import Augmentation, Model, Numerics, Recipe
 from topk_platform.metrics import Scorer
-from topk_platform.specs import Trial
 from topk_platform.training import Session, finish, run_trials
 
 pytestmark = [
@@ -19,18 +16,11 @@ pytestmark = [
     pytest.mark.filterwarnings("error:Triton's kernels"),  # that they fail and leave it to torch
 ]
 
-MakeTrial = Callable[..., Trial]
-IMAGES = Regime(
-    "images",
-    "synthetic_images",
-    options={"classes": 10, "superclasses": 5, "train": 100, "validation": 20, "test": 20},
-)
-
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "smooth_topk_svm", "calibrated_topk_hinge"])
-def test_a_trial_learns_as_on_the_cpu(loss: str, make_trial: MakeTrial) -> None:
-    (there,) = finish(run_trials([make_trial(loss, device="cuda")]))
-    (here,) = finish(run_trials([make_trial(loss)]))
+def test_a_trial_learns_as_on_the_cpu(loss: str) -> None:
+    there = trained(a_trial(loss, device="cuda"))
+    here = trained(a_trial(loss))
     assert there.status == "completed", there.reason
     assert there.epochs[0].train_loss == pytest.approx(here.epochs[0].train_loss, rel=1e-3)
     for metric in (
@@ -43,17 +33,17 @@ def test_a_trial_learns_as_on_the_cpu(loss: str, make_trial: MakeTrial) -> None:
 @pytest.mark.parametrize(
     "numerics", [Numerics(), Numerics(bfloat16=True, channels_last=True), Numerics(tf32=True)]
 )
-def test_images_on_the_device(numerics: Numerics, make_trial: MakeTrial) -> None:
+def test_images_on_the_device(numerics: Numerics) -> None:
     recipe = Recipe(4, augmentation=Augmentation(crop=4, flip=True, cutout=4), numerics=numerics)
     (record,) = finish(
-        run_trials([make_trial(regime=IMAGES, model=Model("convnet"), recipe=recipe, device="cuda")])
+        run_trials([a_trial(regime=IMAGES_OF_TEN, model=Model("convnet"), recipe=recipe, device="cuda")])
     )
     assert record.status == "completed", record.reason
     assert record.validation["top3"] > 0.5  # chance is 0.3
 
 
-def test_an_epoch_waits_for_the_device_once(make_trial: MakeTrial) -> None:
-    session = Session.prepare(make_trial("noised_topk_hinge", device="cuda"))
+def test_an_epoch_waits_for_the_device_once() -> None:
+    session = Session.prepare(a_trial("noised_topk_hinge", device="cuda"))
     session.advance()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
@@ -66,26 +56,21 @@ def test_an_epoch_waits_for_the_device_once(make_trial: MakeTrial) -> None:
 
 @pytest.mark.parametrize(("loss", "graphs"), [("cross_entropy", False), ("noised_topk_hinge", True)])
 @pytest.mark.parametrize("cut", [1, 5, 34, 41])
-def test_a_deterministic_trial_repeats_and_resumes_bit_for_bit(
-    cut: int, loss: str, graphs: bool, make_trial: MakeTrial, memory: Any
-) -> None:
+def test_a_deterministic_trial_repeats_and_resumes_bit_for_bit(cut: int, loss: str, graphs: bool) -> None:
     numerics = Numerics(deterministic=True, cuda_graphs=graphs)
-    trial = make_trial(loss, recipe=Recipe(4, numerics=numerics), device="cuda")
-    whole, cutting = memory(), memory(cut)
-    (expected,) = finish(run_trials([trial], whole))
-    assert expected.status == "completed", expected.reason
-    with pytest.raises(KeyboardInterrupt):
-        finish(run_trials([trial], cutting))
-    (resumed,) = finish(run_trials([trial], cutting))
+    trial = a_trial(loss, recipe=Recipe(4, numerics=numerics), device="cuda")
+    whole, cutting = Memory(), Memory(cut)
+    expected = completed(trial, whole)
+    (resumed,) = cut_and_resumed([trial], cutting)
     assert resumed.validation == expected.validation
     for name, value in whole.models[trial.key].items():
         assert torch.equal(value, cutting.models[trial.key][name])
 
 
-def test_an_ensembles_members_are_their_networks_alone(make_trial: MakeTrial) -> None:
-    trials = [make_trial("smooth_topk_svm", seed=seed, device="cuda") for seed in (1, 2, 3)]
+def test_an_ensembles_members_are_their_networks_alone() -> None:
+    trials = [a_trial("smooth_topk_svm", seed=seed, device="cuda") for seed in (1, 2, 3)]
     for member, trial in zip(finish(run_trials(trials)), trials, strict=True):
-        (alone,) = finish(run_trials([trial]))
+        alone = trained(trial)
         assert member.epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-4)
 
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from image_archives import write_inaturalist
-from PIL import Image
-from small_trials import bits
+from made_photos import write_photos
+from small_trials import Memory, a_trial, bits, completed, trained
 
 from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.data import data_at, load
 from topk_platform.data.images.in_files import scaled
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.specs import Trial
 from topk_platform.testing.standins import write_imagenet_lt, write_plantnet300k
-from topk_platform.training import finish, run_trials
 from topk_platform.training.session import Session
 from topk_platform.training.steps.batches import Normalisation
 
@@ -56,42 +55,36 @@ def recipe(**changes: Any) -> Recipe:
     )
 
 
-@pytest.fixture
-def trial(make_trial: Callable[..., Trial]) -> Callable[..., Trial]:
-    def make(regime: str = "imagenet", **changes: Any) -> Trial:
-        given = {"recipe": recipe(), "model": Model("convnet", {"width": 8}), **changes}
-        return make_trial(regime=REGIMES[regime], **given)
-
-    return make
+def trial(regime: str = "imagenet", **changes: Any) -> Trial:
+    given = {"recipe": recipe(), "model": Model("convnet", {"width": 8}), **changes}
+    return a_trial(regime=REGIMES[regime], **given)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("regime", list(REGIMES))
-def test_each_regime_is_learnt(trial: Callable[..., Trial], regime: str) -> None:
+def test_each_regime_is_learnt(regime: str) -> None:
     """Of 32 test images in four classes; by chance 8 are right, and 18 or more with a probability below 1e-4."""
-    (record,) = finish(run_trials([trial(regime, recipe=recipe(epochs=24))]))
-    assert record.status == "completed", record.reason
+    record = completed(trial(regime, recipe=recipe(epochs=24)))
     assert record.test is not None and record.test["top1"] >= 18 / 32
     assert record.epochs[-1].train_loss < record.epochs[0].train_loss
 
 
 @pytest.mark.parametrize("mix", ["", "mixup"])
 def test_a_resumed_trial_goes_on_as_if_nothing_had_happened(
-    mix: str, trial: Callable[..., Trial], memory: Any, monkeypatch: pytest.MonkeyPatch
+    mix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed after a step, of five an epoch, and gone on with in another number of threads: bit for bit the same."""
     augmentation = Augmentation(window=True, crop=1, flip=True, mix=mix)
     wanted = trial(recipe=recipe(epochs=3, batch_size=5, augmentation=augmentation))
-    whole = memory()
-    (expected,) = finish(run_trials([wanted], whole))
-    assert expected.status == "completed", expected.reason
+    whole = Memory()
+    expected = completed(wanted, whole)
     for cut in (1, 4, 5, 13):
-        broken = memory(cut)
+        broken = Memory(cut)
         with pytest.raises(KeyboardInterrupt):
-            finish(run_trials([wanted], broken))
+            trained(wanted, broken)
         with monkeypatch.context() as patch:
             patch.setenv("TOPK_DECODERS", "3")
-            (resumed,) = finish(run_trials([wanted], broken))
+            resumed = trained(wanted, broken)
         assert bits(expected) == bits(resumed), f"cut after step {cut}"
         one, other = whole.models[wanted.key], broken.models[wanted.key]
         assert all(torch.equal(one[name], other[name]) for name in one), f"cut after step {cut}"
@@ -110,21 +103,18 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return paths
 
 
-def test_going_on_after_a_pause_decodes_nothing_again(
-    trial: Callable[..., Trial], decoded: list[Path], memory: Any
-) -> None:
-    finish(run_trials([trial(recipe=recipe(batch_size=5))]))
+def test_going_on_after_a_pause_decodes_nothing_again(decoded: list[Path]) -> None:
+    trained(trial(recipe=recipe(batch_size=5)))
     expected = sorted(decoded)
     decoded.clear()
-    keeper = memory()
-    finish(run_trials([trial(recipe=recipe(batch_size=5))], keeper))
+    keeper = Memory()
+    trained(trial(recipe=recipe(batch_size=5)), keeper)
     assert len(keeper.states) == 4 * 5 - 1
     assert sorted(decoded) == expected
 
 
 @pytest.mark.parametrize("decoders", ["1", "4"])
 def test_what_is_decoded_ahead_moves_no_stream(
-    trial: Callable[..., Trial],
     decoded: list[Path],
     decoders: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -146,17 +136,15 @@ def test_what_is_decoded_ahead_moves_no_stream(
             assert all(map(torch.equal, pair, again))
 
 
-def test_kept_pixels_change_nothing(
-    trial: Callable[..., Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (expected,) = finish(run_trials([trial()]))
+def test_kept_pixels_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = trained(trial())
     for _ in range(2):
         monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
-        (record,) = finish(run_trials([trial()]))
+        record = trained(trial())
         assert bits(expected) == bits(record)
 
 
-def test_windows_are_places_of_the_training_images_alone(trial: Callable[..., Trial]) -> None:
+def test_windows_are_places_of_the_training_images_alone() -> None:
     """Every batch is in a new order and at new places; what is scored is the middle."""
     session = Session.prepare(trial(recipe=recipe(augmentation=Augmentation(window=True))))
     plain = Session.prepare(trial(recipe=recipe(augmentation=Augmentation())))
@@ -173,7 +161,7 @@ def test_windows_are_places_of_the_training_images_alone(trial: Callable[..., Tr
     assert torch.equal(*validation)
 
 
-def test_batches_come_with_their_labels(trial: Callable[..., Trial]) -> None:
+def test_batches_come_with_their_labels() -> None:
     session = Session.prepare(trial(recipe=recipe(augmentation=Augmentation(), batch_size=5)))
     split, normalise = session.dataset.train, session.normalisation
     assert normalise is not None
@@ -192,7 +180,7 @@ def test_batches_come_with_their_labels(trial: Callable[..., Trial]) -> None:
         assert dict(result) == of and len(result) == len(of)
 
 
-def test_full_batches_are_in_their_own_order(trial: Callable[..., Trial]) -> None:
+def test_full_batches_are_in_their_own_order() -> None:
     session = Session.prepare(trial(recipe=recipe(augmentation=Augmentation(), batch_size=100)))
     ((inputs, labels),) = list(session.batches)
     assert torch.equal(labels, session.dataset.train.labels)
@@ -201,7 +189,7 @@ def test_full_batches_are_in_their_own_order(trial: Callable[..., Trial]) -> Non
     assert torch.equal(inputs, normalise(torch.cat(list(session.dataset.train.in_order(8)))))
 
 
-def test_they_are_normalised_as_pretrained_networks_expect(trial: Callable[..., Trial]) -> None:
+def test_they_are_normalised_as_pretrained_networks_expect() -> None:
     normalise = Normalisation.of(Session.prepare(trial()).dataset, "cpu")
     assert normalise is not None
     grey = normalise(torch.full((1, 3, 1, 1), 51, dtype=torch.uint8)).flatten()
@@ -209,28 +197,25 @@ def test_they_are_normalised_as_pretrained_networks_expect(trial: Callable[..., 
     torch.testing.assert_close(grey, expected)
 
 
-def test_an_unreadable_image_is_the_reason_of_a_failed_trial(
-    trial: Callable[..., Trial], folder: Path
-) -> None:
+def test_an_unreadable_image_is_the_reason_of_a_failed_trial(folder: Path) -> None:
     wanted = trial()
     for path in (folder / "imagenet" / "train").rglob("*.JPEG"):
         path.write_bytes(b"no picture")
-    (record,) = finish(run_trials([wanted]))
+    record = trained(wanted)
     assert record.status == "failed"
     assert "UnreadableImageError" in record.reason and ".JPEG cannot be read" in record.reason
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_batches_on_a_gpu_are_those_on_the_cpu(trial: Callable[..., Trial]) -> None:
+def test_batches_on_a_gpu_are_those_on_the_cpu() -> None:
     here, there = (Session.prepare(trial(device=device)) for device in ("cpu", "cuda"))
     rows = torch.split(torch.randperm(len(here.dataset.train)), 5)
     streams = [session.dataset.train.inputs.stream(rows) for session in (here, there)]  # type: ignore[union-attr]
     for one, other in zip(*streams, strict=True):
         assert other.is_cuda and other.is_contiguous()
         assert torch.equal(one, other.cpu())
-    (record,) = finish(run_trials([trial(device="cuda")]))
-    assert record.status == "completed", record.reason
+    completed(trial(device="cuda"))
 
 
 def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
@@ -240,8 +225,6 @@ def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
 
 
 def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
-    from topk_platform.running.preflight.arm_checks import check_study
-
     checked = check_study(study(REGIMES["plantnet300k"], recipe()))
     assert {result.dataset_fingerprint for result in checked.values()} == {
         load(REGIMES["plantnet300k"]).fingerprint
@@ -258,13 +241,7 @@ def test_a_class_whose_name_is_no_text_is_refused_before_anything_is_trained(
     dataset: str, tmp_path: Path
 ) -> None:
     """An archive from another system may hold names in its own encoding. No table of results could be written."""
-    from topk_platform.running.preflight.arm_checks import check_study
-
-    for name in (b"caf\xe9", b"tea"):
-        folder = tmp_path / "cups" / os.fsdecode(name)
-        folder.mkdir(parents=True)
-        for number in range(3):
-            Image.new("RGB", (9, 9), (40 * number, 20 * len(name), 0)).save(folder / f"{number}.png")
+    write_photos(tmp_path / "cups", map(os.fsdecode, (b"caf\xe9", b"tea")), 3)
     options: dict[str, str | int] = {"folder": "cups", "size": 8}
     options |= {"resize": 8} if dataset == "image_files" else {}
     regime, model = Regime("r", dataset, options=options), Model("convnet", {"width": 4})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_trials import IMAGES
+from small_trials import IMAGES, Memory, a_trial, completed, cut_and_resumed, trained
 from torch import nn
 
 import topk_losses as tl
@@ -38,8 +38,6 @@ from topk_platform.specs import Study, Trial, TrialRecord
 from topk_platform.training import Session, check_loss, finish, run_trials
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.stacking import losses_together
-
-MakeTrial = Callable[..., Trial]
 
 TAIL = Regime("tail", "digits", (LongTail(5),))
 
@@ -77,9 +75,9 @@ def test_between_whole_numbers_a_schedule_stays_whole() -> None:
     assert Schedule("linear", 10, 1).at(0, 1) == 10
 
 
-def test_a_value_that_is_worked_into_a_buffer_changes_too(make_trial: MakeTrial) -> None:
+def test_a_value_that_is_worked_into_a_buffer_changes_too() -> None:
     trial = scheduled(
-        make_trial("logit_adjusted", recipe=Recipe(3), regime=TAIL), {"tau": Schedule("linear", 0.5, 2.5)}
+        a_trial("logit_adjusted", recipe=Recipe(3), regime=TAIL), {"tau": Schedule("linear", 0.5, 2.5)}
     )
     session = Session.prepare(trial)
     scores, labels = torch.randn(4, 10, generator=torch.Generator().manual_seed(0)), torch.arange(4)
@@ -94,43 +92,37 @@ def weights_of(record: TrialRecord) -> list[float | None]:
 
 
 @pytest.mark.parametrize("name", ["smooth_topk_svm", "noised_topk_hinge", "ldam"])
-def test_a_constant_schedule_trains_as_the_value_does(name: str, make_trial: MakeTrial) -> None:
+def test_a_constant_schedule_trains_as_the_value_does(name: str) -> None:
     parameter = {"smooth_topk_svm": "tau", "noised_topk_hinge": "epsilon", "ldam": "scale"}[name]
-    trial = make_trial(name)
-    (plain,) = finish(run_trials([scheduled(trial, {parameter: 0.7})]))
+    trial = a_trial(name)
+    plain = trained(scheduled(trial, {parameter: 0.7}))
     for schedule in (Schedule("constant", 0.7), Schedule("cosine", 0.7, 0.7)):
-        (record,) = finish(run_trials([scheduled(trial, {parameter: schedule})]))
-        assert record.status == "completed", record.reason
+        record = completed(scheduled(trial, {parameter: schedule}))
         assert (weights_of(record), record.test) == (weights_of(plain), plain.test)
 
 
 @pytest.mark.parametrize("cut", [1, 17, 30, 45, 51])
 @pytest.mark.parametrize("reweighting", [None, 1])
-def test_one_that_is_cut_off_goes_on_bit_for_bit(
-    cut: int, reweighting: int | None, make_trial: MakeTrial, memory: Any
-) -> None:
+def test_one_that_is_cut_off_goes_on_bit_for_bit(cut: int, reweighting: int | None) -> None:
     trial = scheduled(
-        make_trial("noised_imbalanced_topk_hinge", recipe=Recipe(4, reweighting=None)),
+        a_trial("noised_imbalanced_topk_hinge", recipe=Recipe(4, reweighting=None)),
         {"epsilon": Schedule("cosine", 1.0, 0.01), "samples": Schedule("linear", 2, 5)},
     )
     if reweighting is not None:
         recipe = Recipe(4, reweighting=reweighting)
-        trial = scheduled(make_trial("ldam", recipe=recipe), {"scale": Schedule("linear", 5.0, 20.0)})
-    (whole,) = finish(run_trials([trial]))
-    assert whole.status == "completed", whole.reason
-    keeper = memory(cut)
-    with pytest.raises(KeyboardInterrupt):
-        finish(run_trials([trial], keeper))
-    (resumed,) = finish(run_trials([trial], keeper))
+        trial = scheduled(a_trial("ldam", recipe=recipe), {"scale": Schedule("linear", 5.0, 20.0)})
+    whole = completed(trial)
+    keeper = Memory(cut)
+    (resumed,) = cut_and_resumed([trial], keeper)
     assert (weights_of(resumed), resumed.test) == (weights_of(whole), whole.test)
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_members_of_an_ensemble_follow_their_own(same: bool, make_trial: MakeTrial) -> None:
+def test_members_of_an_ensemble_follow_their_own(same: bool) -> None:
     schedule = {"tau": Schedule("cosine", 1.0, "end")}
     trials = [
         scheduled(
-            make_trial("smooth_topk_svm", seed=seed, values={"end": 0.1 if same else 0.1 * seed}),
+            a_trial("smooth_topk_svm", seed=seed, values={"end": 0.1 if same else 0.1 * seed}),
             schedule,
             end=Float(0.01, 1.0),
         )
@@ -141,12 +133,12 @@ def test_members_of_an_ensemble_follow_their_own(same: bool, make_trial: MakeTri
         together = losses_together(trials, ensemble.datasets, ensemble.losses, epoch)
         assert together is not None and (together.scale is None) == alike
     for member, trial in zip(finish(run_trials(trials)), trials, strict=True):
-        (alone,) = finish(run_trials([trial]))
+        alone = trained(trial)
         assert weights_of(member) == pytest.approx(weights_of(alone), rel=1e-5)
 
 
-def test_a_schedule_is_part_of_what_is_recorded(make_trial: MakeTrial) -> None:
-    base = make_trial("smooth_topk_svm", values={"shape": "linear", "end": 0.25})
+def test_a_schedule_is_part_of_what_is_recorded() -> None:
+    base = a_trial("smooth_topk_svm", values={"shape": "linear", "end": 0.25})
     space = {"shape": Choice(("linear", "constant")), "end": Float(0.01, 1.0, when={"shape": ("linear",)})}
     trial = scheduled(base, {"tau": Schedule("shape", 1.0, "end")}, **space)
     assert trial.setting.own == {"tau": Schedule("linear", 1.0, 0.25)}
@@ -197,8 +189,8 @@ def test_what_cannot_be_scheduled_is_reported_before_anything_starts(loss: Loss,
     ],
     ids=["batches", "one batch", "augmented"],
 )
-def test_batches_know_the_positions_of_their_samples(recipe: Recipe, make_trial: MakeTrial) -> None:
-    trial = make_trial("early_learning", recipe=recipe, regime=IMAGES, model=Model("linear"))
+def test_batches_know_the_positions_of_their_samples(recipe: Recipe) -> None:
+    trial = a_trial("early_learning", recipe=recipe, regime=IMAGES, model=Model("linear"))
     batches = Session.prepare(trial).batches
     seen = []
     for inputs, labels, rows in batches.taken(0):
@@ -208,8 +200,8 @@ def test_batches_know_the_positions_of_their_samples(recipe: Recipe, make_trial:
     assert sorted(seen) == list(range(len(batches.split)))
 
 
-def test_the_memory_is_the_plain_loops_average_of_predictions(make_trial: MakeTrial) -> None:
-    session = Session.prepare(make_trial("early_learning", recipe=Recipe(2)))
+def test_the_memory_is_the_plain_loops_average_of_predictions() -> None:
+    session = Session.prepare(a_trial("early_learning", recipe=Recipe(2)))
     predictions: dict[int, list[torch.Tensor]] = {}
     taken = session.batches.taken
 
@@ -233,26 +225,25 @@ def test_the_memory_is_the_plain_loops_average_of_predictions(make_trial: MakeTr
         assert torch.allclose(session.loss.module.memory[sample], expected, atol=1e-6)  # type: ignore[index]
 
 
-def test_a_memory_comes_back_after_a_cut(make_trial: MakeTrial, memory: Any) -> None:
+def test_a_memory_comes_back_after_a_cut() -> None:
     """Bit for bit, and it matters: a training that has forgotten ends otherwise."""
-    trial = make_trial("early_learning", recipe=Recipe(3, average=EMA(0.8)))
-    whole = memory()
-    (expected,) = finish(run_trials([trial], whole))
-    assert expected.status == "completed", expected.reason
+    trial = a_trial("early_learning", recipe=Recipe(3, average=EMA(0.8)))
+    whole = Memory()
+    expected = completed(trial, whole)
     for cut, forgets in ((5, False), (34, False), (34, True)):
-        cutting = memory(cut)
+        cutting = Memory(cut)
         with pytest.raises(KeyboardInterrupt):
-            finish(run_trials([trial], cutting))
+            trained(trial, cutting)
         if forgets:
             cutting.states[-1]["learner"]["loss"]["memory"].zero_()
-        (resumed,) = finish(run_trials([trial], cutting))
+        resumed = trained(trial, cutting)
         same = [e.train_loss for e in resumed.epochs] == [e.train_loss for e in expected.epochs]
         weights = zip(whole.models[trial.key].values(), cutting.models[trial.key].values(), strict=True)
         assert same is not forgets and all(torch.equal(*pair) for pair in weights) is not forgets, cut
 
 
-def test_what_it_cannot_go_with_is_refused(make_trial: MakeTrial) -> None:
-    arm = make_trial("early_learning").arm
+def test_what_it_cannot_go_with_is_refused() -> None:
+    arm = a_trial("early_learning").arm
     with pytest.raises(
         UserError, match="early_learning remembers each training sample and cannot train an ensemble"
     ):

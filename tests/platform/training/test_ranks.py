@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from made_records import a_row
+from small_trials import Memory, a_trial, trained
 
 from topk_platform import LongTail, Recipe, Regime
 from topk_platform.data import DATASETS, Dataset, digits, load
@@ -17,17 +16,13 @@ from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.per_image import read_guesses, read_ranks
 from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import trial_row
-from topk_platform.specs import GROUPS, Trial
+from topk_platform.specs import GROUPS
 from topk_platform.training import finish, run_trials
-
-MakeTrial = Callable[..., Trial]
 
 
 @pytest.mark.parametrize("together", [(), (1, 2, 3)])
-def test_accuracies_come_back_from_the_ranks(
-    together: tuple[int, ...], make_trial: MakeTrial, tmp_path: Path
-) -> None:
-    trials = [make_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
+def test_accuracies_come_back_from_the_ranks(together: tuple[int, ...], tmp_path: Path) -> None:
+    trials = [a_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
     store = Store.open(tmp_path)
     for record in finish(run_trials(trials, StoreKeeper(store))):
         assert record.test is not None, record.reason
@@ -40,9 +35,9 @@ def test_accuracies_come_back_from_the_ranks(
             assert credit.mean() == pytest.approx(record.test[f"top{k}"], abs=1e-12)
 
 
-def test_groups_of_classes_are_kept_with_them(make_trial: MakeTrial, tmp_path: Path) -> None:
+def test_groups_of_classes_are_kept_with_them(tmp_path: Path) -> None:
     tail = Regime("tail", "digits", (LongTail(20),))
-    trial, store = make_trial(recipe=Recipe(1), regime=tail), Store.open(tmp_path)
+    trial, store = a_trial(recipe=Recipe(1), regime=tail), Store.open(tmp_path)
     (record,) = finish(run_trials([trial], StoreKeeper(store)))
     ranks = read_ranks(store, trial_row(record))
     assert ranks is not None and record.test is not None
@@ -55,10 +50,10 @@ def test_groups_of_classes_are_kept_with_them(make_trial: MakeTrial, tmp_path: P
         assert np.mean(classes) == pytest.approx(record.test[f"{name}_top3"], abs=1e-12)
 
 
-def test_they_are_those_of_the_weights_that_were_kept(make_trial: MakeTrial, memory: Any) -> None:
-    keeper = memory()
-    trial = make_trial(recipe=Recipe(4, learning_rate=3.0, keep=("top1", "top3")))
-    (record,) = finish(run_trials([trial], keeper))
+def test_they_are_those_of_the_weights_that_were_kept() -> None:
+    keeper = Memory()
+    trial = a_trial(recipe=Recipe(4, learning_rate=3.0, keep=("top1", "top3")))
+    record = trained(trial, keeper)
     assert record.test is not None
     greater, tied, *_ = keeper.ranks[trial.key]
     first = trial.arm.metric
@@ -66,8 +61,8 @@ def test_they_are_those_of_the_weights_that_were_kept(make_trial: MakeTrial, mem
     assert credit.double().mean().item() == pytest.approx(record.test[first])
 
 
-def test_ties_and_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_path: Path) -> None:
-    store, trial = Store.open(tmp_path), make_trial()
+def test_ties_and_many_classes_are_kept_as_they_are(tmp_path: Path) -> None:
+    store, trial = Store.open(tmp_path), a_trial()
     kept = torch.tensor([[0, 70_000, 3], [2, 0, 65_535], [1, 80_000, 2], [0, 3, 1]])
     written = StoreKeeper(store).save_ranks(trial, kept, "abc")
     result = read_ranks(store, a_row(trial.key, ranks=written))
@@ -76,8 +71,8 @@ def test_ties_and_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_p
     assert read_ranks(store, {"key": "none"}) is None
 
 
-def test_they_take_four_bytes_an_image(make_trial: MakeTrial, tmp_path: Path) -> None:
-    store, trial = Store.open(tmp_path), make_trial()
+def test_they_take_four_bytes_an_image(tmp_path: Path) -> None:
+    store, trial = Store.open(tmp_path), a_trial()
     random = torch.randint(1000, (50_000,), generator=torch.Generator().manual_seed(0))
     labels, none = random.flip(0), torch.zeros_like(random)
     StoreKeeper(store).save_ranks(trial, torch.stack([random, none, labels, none]), "abc")
@@ -87,9 +82,9 @@ def test_they_take_four_bytes_an_image(make_trial: MakeTrial, tmp_path: Path) ->
 
 @pytest.mark.parametrize("together", [(), (1, 2, 3)])
 def test_the_guesses_hold_the_true_class_where_its_rank_says(
-    together: tuple[int, ...], make_trial: MakeTrial, tmp_path: Path
+    together: tuple[int, ...], tmp_path: Path
 ) -> None:
-    trials = [make_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
+    trials = [a_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
     store = Store.open(tmp_path)
     for record in finish(run_trials(trials, StoreKeeper(store))):
         ranks, result = read_ranks(store, trial_row(record)), read_guesses(store, trial_row(record))
@@ -103,8 +98,8 @@ def test_the_guesses_hold_the_true_class_where_its_rank_says(
         assert (hits.argmax(1) == ranks.greater)[alone & hits.any(1)].all()
 
 
-def test_guesses_among_many_classes_are_kept_as_they_are(make_trial: MakeTrial, tmp_path: Path) -> None:
-    store, trial = Store.open(tmp_path), make_trial()
+def test_guesses_among_many_classes_are_kept_as_they_are(tmp_path: Path) -> None:
+    store, trial = Store.open(tmp_path), a_trial()
     kept = torch.tensor([[0, 70_000], [65_535, 2], [3, 1]])
     written = StoreKeeper(store).save_guesses(trial, kept, "abc")
     result = read_guesses(store, a_row(trial.key, guesses=written))
@@ -114,7 +109,7 @@ def test_guesses_among_many_classes_are_kept_as_they_are(make_trial: MakeTrial, 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])
 def test_groups_travel_to_the_ranks(
-    together: tuple[int, ...], make_trial: MakeTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    together: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def written() -> Dataset:
         data = digits()
@@ -123,7 +118,7 @@ def test_groups_travel_to_the_ranks(
 
     monkeypatch.setitem(DATASETS, "written", written)
     changes = {"recipe": Recipe(1), "regime": Regime("written", "written"), "together": together}
-    trials = [make_trial(seed=seed, **changes) for seed in together or (1,)]
+    trials = [a_trial(seed=seed, **changes) for seed in together or (1,)]
     store = Store.open(tmp_path)
     for record in finish(run_trials(trials, StoreKeeper(store))):
         result = read_ranks(store, trial_row(record))

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
-from small_trials import IMAGES
+from small_trials import IMAGES, a_trial, trained
 from torch import Tensor, nn
 
 from topk_platform import EMA, Augmentation, LongTail, Model, Numerics, Recipe, Regime, UserError
-from topk_platform.specs import Trial, TrialRecord
-from topk_platform.training import Session, finish, run_trials
+from topk_platform.specs import Trial
+from topk_platform.training import Session
 from topk_platform.training.steps.optim import density_of, effective_weights, learning_rate
 
-MakeTrial = Callable[..., Trial]
 TAIL = Regime("tail", "digits", (LongTail(5),))
-
-
-def train(trial: Trial) -> TrialRecord:
-    (record,) = finish(run_trials([trial]))
-    return record
 
 
 @pytest.mark.parametrize(
@@ -66,9 +59,9 @@ def test_the_warmup_rises_linearly_and_multiplies_the_schedule() -> None:
             assert learning_rate(recipe, step, 12) == pytest.approx(share * learning_rate(plain, step, 12))
 
 
-def test_the_rates_of_a_run_are_the_schedules(make_trial: MakeTrial) -> None:
+def test_the_rates_of_a_run_are_the_schedules() -> None:
     recipe = Recipe(4, learning_rate=0.2, schedule="milestones", milestones=(1, 3), warmup=1.0)
-    rates = [epoch.learning_rate for epoch in train(make_trial(recipe=recipe)).epochs]
+    rates = [epoch.learning_rate for epoch in trained(a_trial(recipe=recipe)).epochs]
     assert rates == pytest.approx([0.2, 0.02, 0.02, 0.002])
 
 
@@ -83,7 +76,7 @@ def by_hand(trial: Trial) -> tuple[list[list[float]], list[list[float]], list[st
     return validation, test, list(session.scorer.names)
 
 
-def test_each_kept_metric_is_reported_its_own_best_epoch(make_trial: MakeTrial) -> None:
+def test_each_kept_metric_is_reported_its_own_best_epoch() -> None:
     """sawada2020's protocol: test top-1 by the best validation top-1, top-3 by the best top-3, the rest by the arm's.
 
     The rate is so high that epochs go up and down; in one of five runs at least the two best ones must differ.
@@ -91,13 +84,13 @@ def test_each_kept_metric_is_reported_its_own_best_epoch(make_trial: MakeTrial) 
     recipe = Recipe(8, learning_rate=0.6, schedule="constant", keep=("top1", "top3"))
     differ = 0
     for seed in range(1, 6):
-        trial = make_trial(recipe=recipe, seed=seed)
+        trial = a_trial(recipe=recipe, seed=seed)
         validation, test, names = by_hand(trial)
         best = {
             metric: max(range(8), key=lambda epoch: (validation[epoch][names.index(metric)], -epoch))
             for metric in recipe.keep
         }
-        record = train(trial)
+        record = trained(trial)
         assert record.test is not None
         for name, value in record.test.items():
             epoch = best.get(name, best["top3"])
@@ -138,10 +131,8 @@ def otherwise_wrong() -> nn.Module:
         ("otherwise_wrong", {}, "RuntimeError: the shapes do not match"),
     ],
 )
-def test_running_out_of_memory_names_the_batch_size(
-    loss: str, values: dict[str, int], start: str, make_trial: MakeTrial
-) -> None:
-    record = train(make_trial(f"{__name__}:{loss}", recipe=Recipe(1, batch_size=48), values=values))
+def test_running_out_of_memory_names_the_batch_size(loss: str, values: dict[str, int], start: str) -> None:
+    record = trained(a_trial(f"{__name__}:{loss}", recipe=Recipe(1, batch_size=48), values=values))
     assert record.status == "failed" and record.reason.startswith(start)
 
 
@@ -154,9 +145,9 @@ def test_deferred_weights_are_the_inverse_effective_numbers() -> None:
     assert effective_weights(torch.tensor([3, 300]), beta=0.0).tolist() == [1, 1]
 
 
-def test_classes_weigh_from_their_epoch_on(make_trial: MakeTrial) -> None:
+def test_classes_weigh_from_their_epoch_on() -> None:
     recipe = Recipe(3, batch_size=10**6, reweighting=2, schedule="constant", learning_rate=0.01)
-    session = Session.prepare(make_trial("ldam", recipe=recipe, regime=TAIL, head="cosine"))
+    session = Session.prepare(a_trial("ldam", recipe=recipe, regime=TAIL, head="cosine"))
     weights = effective_weights(session.dataset.class_counts)
     assert weights.max() > 2 * weights.min()
     for epoch in range(3):
@@ -175,15 +166,15 @@ NUMERICS = {
 }
 
 
-def image_trial(make_trial: MakeTrial, numerics: Numerics, loss: str = "cross_entropy") -> Trial:
+def image_trial(numerics: Numerics, loss: str = "cross_entropy") -> Trial:
     recipe = Recipe(2, batch_size=16, augmentation=Augmentation(crop=2, flip=True), numerics=numerics)
-    return make_trial(loss, recipe=recipe, regime=IMAGES, model=Model("convnet", {"width": 4}))
+    return a_trial(loss, recipe=recipe, regime=IMAGES, model=Model("convnet", {"width": 4}))
 
 
 @pytest.mark.parametrize("name", NUMERICS)
-def test_a_network_computes_the_same_to_its_precision(name: str, make_trial: MakeTrial) -> None:
+def test_a_network_computes_the_same_to_its_precision(name: str) -> None:
     """The first epoch's losses: 6 steps from the same weights; bfloat16 has 8 bits."""
-    plain, other = (train(image_trial(make_trial, n)) for n in (Numerics(), NUMERICS[name]))
+    plain, other = (trained(image_trial(n)) for n in (Numerics(), NUMERICS[name]))
     assert (plain.status, other.status) == ("completed", "completed"), other.reason
     tolerance = 0.05 if NUMERICS[name].bfloat16 else 1e-3
     assert other.epochs[0].train_loss == pytest.approx(plain.epochs[0].train_loss, rel=tolerance)
@@ -203,18 +194,18 @@ def float32_only() -> nn.Module:
     return Float32Only()
 
 
-def test_losses_are_in_float32_whatever_the_network_is_in(make_trial: MakeTrial) -> None:
-    trial = image_trial(make_trial, Numerics(bfloat16=True), f"{__name__}:float32_only")
-    assert train(trial).status == "completed"
+def test_losses_are_in_float32_whatever_the_network_is_in() -> None:
+    trial = image_trial(Numerics(bfloat16=True), f"{__name__}:float32_only")
+    assert trained(trial).status == "completed"
     session = Session.prepare(trial)
     session.advance()
     assert {p.dtype for p in session.model.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "topk_hinge", "smooth_topk_svm"])
-def test_the_gradient_density_is_a_count_of_entries(loss: str, make_trial: MakeTrial) -> None:
+def test_the_gradient_density_is_a_count_of_entries(loss: str) -> None:
     """Of one full batch at the initial weights, entry by entry."""
-    trial = make_trial(loss, recipe=Recipe(1, batch_size=10**6))
+    trial = a_trial(loss, recipe=Recipe(1, batch_size=10**6))
     session, twin = Session.prepare(trial), Session.prepare(trial)
     density = session.advance()[0, 1].item()
     scores = twin.model(twin.dataset.train.inputs).detach().requires_grad_()

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from small_trials import IMAGES, bits, listened
+from small_trials import IMAGES, Memory, a_trial, bits, cut_and_resumed, listened, trained
 from torch import Tensor, nn
 
 from topk_platform import (
@@ -17,11 +16,9 @@ from topk_platform import (
 )
 from topk_platform.records.networks import StoreKeeper, forget
 from topk_platform.records.storage.store import Store
-from topk_platform.specs import Trial, TrialRecord
+from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
 from topk_platform.training.group import Stopwatch
-
-MakeTrial = Callable[..., Trial]
 
 RECIPES = {
     "plain": Recipe(epochs=5),
@@ -62,13 +59,6 @@ def with_dropout(shape: tuple[int, ...], classes: int, head: str = "linear") -> 
     )
 
 
-def cut_and_resumed(trials: list[Trial], keeper: Any) -> list[TrialRecord]:
-    with pytest.raises(KeyboardInterrupt):
-        finish(run_trials(trials, keeper))
-    torch.manual_seed(999)  # another process
-    return finish(run_trials(trials, keeper))
-
-
 def same_weights(one: dict[str, dict[str, Tensor]], other: dict[str, dict[str, Tensor]]) -> bool:
     return one.keys() == other.keys() and all(
         torch.equal(value, other[key][name])
@@ -79,11 +69,9 @@ def same_weights(one: dict[str, dict[str, Tensor]], other: dict[str, dict[str, T
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_trial_cut_off_ends_bitwise_as_one_that_was_not(
-    name: str, cut: str, make_trial: MakeTrial, memory: Any
-) -> None:
-    trial = make_trial("noised_topk_hinge", recipe=RECIPES[name])
-    whole, resumed = memory(), memory()
+def test_a_trial_cut_off_ends_bitwise_as_one_that_was_not(name: str, cut: str) -> None:
+    trial = a_trial("noised_topk_hinge", recipe=RECIPES[name])
+    whole, resumed = Memory(), Memory()
     expected = finish(run_trials([trial], whole))
     assert expected[0].status == "completed", expected[0].reason
     torch.manual_seed(999)  # another process, which finds what the first one kept until then
@@ -92,18 +80,16 @@ def test_a_trial_cut_off_ends_bitwise_as_one_that_was_not(
     assert same_weights(whole.models, resumed.models)
 
 
-def test_a_trial_whose_process_dies_after_every_step_ends_as_any_other(
-    make_trial: MakeTrial, memory: Any
-) -> None:
+def test_a_trial_whose_process_dies_after_every_step_ends_as_any_other() -> None:
     recipe = Recipe(3, batch_size=300, reweighting=1, warmup=1.5, keep=("top1",))
-    trial = make_trial("noised_topk_hinge", recipe=recipe, model=Model(f"{__name__}:with_dropout"))
-    whole, dying = memory(), memory()
+    trial = a_trial("noised_topk_hinge", recipe=recipe, model=Model(f"{__name__}:with_dropout"))
+    whole, dying = Memory(), Memory()
     expected = finish(run_trials([trial], whole))
     assert expected[0].status == "completed", expected[0].reason
     for step in range(1, 3 * 4):
         dying.cut = step
         with pytest.raises(KeyboardInterrupt):
-            finish(run_trials([trial], dying))
+            trained(trial, dying)
         assert len(dying.states) == step
     assert bits(*finish(run_trials([trial], dying))) == bits(*expected)
     assert same_weights(whole.models, dying.models)
@@ -127,34 +113,34 @@ COME_BACK: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
 
 
 @pytest.mark.parametrize("name", COME_BACK)
-def test_all_that_a_trial_has_comes_back(name: str, make_trial: MakeTrial, memory: Any) -> None:
+def test_all_that_a_trial_has_comes_back(name: str) -> None:
     given, cuts = COME_BACK[name]
     seeds = given.get("together", (1,))
     rates = {seed: {"learning_rate": 0.1 * seed} if "loss" in given else {} for seed in seeds}
-    trials = [make_trial(seed=seed, values=rates[seed], **given) for seed in seeds]
+    trials = [a_trial(seed=seed, values=rates[seed], **given) for seed in seeds]
     expected = finish(run_trials(trials))
     assert {record.status for record in expected} == {"completed"}, expected[0].reason
     for cut in cuts:
-        assert bits(*cut_and_resumed(trials, memory(cut))) == bits(*expected), f"cut after step {cut}"
+        assert bits(*cut_and_resumed(trials, Memory(cut))) == bits(*expected), f"cut after step {cut}"
 
 
-def test_a_pause_changes_nothing(make_trial: MakeTrial, memory: Any) -> None:
+def test_a_pause_changes_nothing() -> None:
     """Left and gone on with in one process after every step; each pause is told of, as is each epoch."""
-    trial = make_trial("noised_topk_hinge", recipe=Recipe(3))
-    pulses, records = listened(run_trials([trial], memory()))
+    trial = a_trial("noised_topk_hinge", recipe=Recipe(3))
+    pulses, records = listened(run_trials([trial], Memory()))
     assert bits(*records) == bits(*finish(run_trials([trial])))
     # Twice more at the end: before the test set is scored, and before the network is kept.
     epochs = [pulse.epoch for pulse in pulses]
     assert epochs == [*(step // STEPS for step in range(1, 3 * STEPS + 1)), 3, 3]
 
 
-def test_an_epochs_times_are_those_of_all_its_processes(make_trial: MakeTrial, memory: Any) -> None:
-    trial, keeper = make_trial(recipe=Recipe(2)), memory(5)
+def test_an_epochs_times_are_those_of_all_its_processes() -> None:
+    trial, keeper = a_trial(recipe=Recipe(2)), Memory(5)
     with pytest.raises(KeyboardInterrupt):
-        finish(run_trials([trial], keeper))
+        trained(trial, keeper)
     keeper.states[-1]["since_lap"] += 1000.0
     keeper.states[-1]["step_seconds"] += 100.0 * STEPS
-    first, second = finish(run_trials([trial], keeper))[0].epochs
+    first, second = trained(trial, keeper).epochs
     assert 1000 < first.seconds < 2000 and second.seconds < 1000
     assert first.step_seconds is not None and second.step_seconds is not None
     assert 100 < first.step_seconds < 200 and second.step_seconds < 100
@@ -179,10 +165,8 @@ def files(keeper: StoreKeeper, trial: Trial) -> list[Path]:
     return sorted(Path(keeper.store.root).glob(f"checkpoints/{trial.key}/*.ckpt"))
 
 
-def test_checkpoints_lie_in_the_store_until_the_trial_is_recorded(
-    keeper: StoreKeeper, make_trial: MakeTrial
-) -> None:
-    trial = make_trial(recipe=Recipe(epochs=6))
+def test_checkpoints_lie_in_the_store_until_the_trial_is_recorded(keeper: StoreKeeper) -> None:
+    trial = a_trial(recipe=Recipe(epochs=6))
     expected = finish(run_trials([trial]))
     training = run_trials([trial], keeper)
     for _ in range(2 * STEPS + 4):
@@ -200,9 +184,9 @@ def test_checkpoints_lie_in_the_store_until_the_trial_is_recorded(
     [("truncated", 2 * STEPS), ("corrupted", 2 * STEPS + 1), ("empty", 2 * STEPS + 4)],
 )
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_it(
-    damage: str, left: int, keeper: StoreKeeper, make_trial: MakeTrial
+    damage: str, left: int, keeper: StoreKeeper
 ) -> None:
-    trial = make_trial(recipe=Recipe(epochs=6))
+    trial = a_trial(recipe=Recipe(epochs=6))
     expected = finish(run_trials([trial]))
     training = run_trials([trial], keeper)
     for _ in range(left):
@@ -220,14 +204,14 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_it(
         assert bits(*finish(run_trials([trial], keeper))) == bits(*expected)
 
 
-def test_a_store_that_cannot_be_written_stops_no_trial(tmp_path: Path, make_trial: MakeTrial) -> None:
+def test_a_store_that_cannot_be_written_stops_no_trial(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("in the way")
     with pytest.warns(UserWarning, match="no checkpoint of trial"):
-        (record,) = finish(run_trials([make_trial(phase="search")], StoreKeeper(Store.open(tmp_path), 0.0)))
+        (record,) = finish(run_trials([a_trial(phase="search")], StoreKeeper(Store.open(tmp_path), 0.0)))
     assert record.status == "completed"
 
 
-def test_checkpoints_come_no_more_often_than_asked(keeper: StoreKeeper, make_trial: MakeTrial) -> None:
-    trial = make_trial(phase="search")
+def test_checkpoints_come_no_more_often_than_asked(keeper: StoreKeeper) -> None:
+    trial = a_trial(phase="search")
     finish(run_trials([trial], StoreKeeper(keeper.store, seconds=3600.0)))
     assert not files(keeper, trial)

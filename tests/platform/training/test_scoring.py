@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,14 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from small_trials import a_trial, completed
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional
 
 from topk_platform import Augmentation, Model, Recipe, Regime
 from topk_platform.data import Images
 from topk_platform.metrics import Scorer
-from topk_platform.specs import Trial
 from topk_platform.testing.standins import write_imagenet
-from topk_platform.training import finish, run_trials
 from topk_platform.training import scoring as module
 from topk_platform.training.scoring import score_crops
 from topk_platform.training.session import Session
@@ -51,9 +49,9 @@ def chances(scores: Tensor, k: int) -> Tensor:
 
 
 @pytest.mark.parametrize("how", ["inclusion", "softmax"])
-def test_what_is_ranked_is_the_mean_over_ten_crops(make_trial: Callable[..., Trial], how: str) -> None:
+def test_what_is_ranked_is_the_mean_over_ten_crops(how: str) -> None:
     recipe = Recipe(epochs=1, test_crops=how)
-    session = Session.prepare(make_trial(regime=REGIME, model=Model("linear"), recipe=recipe))
+    session = Session.prepare(a_trial(regime=REGIME, model=Model("linear"), recipe=recipe))
     torch.manual_seed(0)
     for weight in session.model.parameters():
         nn.init.normal_(weight, std=0.05)
@@ -84,24 +82,20 @@ def test_what_is_ranked_is_the_mean_over_ten_crops(make_trial: Callable[..., Tri
     assert named[name] == least[name]
 
 
-def test_scores_that_are_not_finite_are_seen(make_trial: Callable[..., Trial]) -> None:
+def test_scores_that_are_not_finite_are_seen() -> None:
     recipe = Recipe(epochs=1, test_crops="softmax")
-    session = Session.prepare(make_trial(regime=REGIME, model=Model("linear"), recipe=recipe))
+    session = Session.prepare(a_trial(regime=REGIME, model=Model("linear"), recipe=recipe))
     with torch.no_grad():
         next(session.model.parameters()).fill_(torch.nan)
     assert session.test(0, session.weights()).measures[0] == 0
 
 
-def test_a_trial_is_tested_by_crops_and_validated_without(
-    make_trial: Callable[..., Trial], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_is_tested_by_crops_and_validated_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same weights, other test results; the validation is that of the middle."""
 
     def run(**changes: Any) -> Any:
         recipe = Recipe(epochs=3, batch_size=8, augmentation=Augmentation(window=True), **changes)
-        (record,) = finish(run_trials([make_trial(regime=REGIME, model=Model("linear"), recipe=recipe)]))
-        assert record.status == "completed", record.reason
-        return record
+        return completed(a_trial(regime=REGIME, model=Model("linear"), recipe=recipe))
 
     seen: list[tuple[float, float] | None] = []
     original = Images.in_order

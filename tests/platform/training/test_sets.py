@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from small_trials import a_trial
 from torch import Tensor
 
 from topk_platform.data import Split
@@ -22,7 +22,6 @@ from topk_platform.training.scoring import Scored
 from topk_platform.training.session import Session
 
 ASKED = ("autkc3", "average2", "size90")
-MakeTrial = Callable[..., Trial]
 
 tables = st.integers(2, 4).flatmap(
     lambda classes: st.lists(
@@ -136,9 +135,9 @@ def parts(split: Split) -> list[Split]:
     return [Split(split.tensor[rows], split.labels[rows]) for rows in (slice(half), slice(half, None))]
 
 
-def test_the_test_split_decides_no_threshold(make_trial: MakeTrial) -> None:
+def test_the_test_split_decides_no_threshold() -> None:
     """What is told of two halves of it adds up to what is told of the whole; cut by themselves they do not."""
-    session = Session.prepare(make_trial(measures=ASKED))
+    session = Session.prepare(a_trial(measures=ASKED))
     session.advance()
     scorer, whole = session.scorer, session.dataset
 
@@ -157,8 +156,8 @@ def test_the_test_split_decides_no_threshold(make_trial: MakeTrial) -> None:
     assert itself["size90"] != pytest.approx(halves[1][1]["size90"], abs=1e-9)
 
 
-def test_sets_are_cut_by_the_validation_split_of_the_weights_that_are_tested(make_trial: MakeTrial) -> None:
-    session = Session.prepare(make_trial(measures=ASKED))
+def test_sets_are_cut_by_the_validation_split_of_the_weights_that_are_tested() -> None:
+    session = Session.prepare(a_trial(measures=ASKED))
     before = session.weights()
     session.advance()
     after = session.test(0, before)  # which leaves the network with them
@@ -178,9 +177,9 @@ def test_scores_averaged_over_crops_are_cut_as_probabilities() -> None:
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])
-def test_asking_changes_nothing_else(together: tuple[int, ...], make_trial: MakeTrial) -> None:
+def test_asking_changes_nothing_else(together: tuple[int, ...]) -> None:
     def record(**changes: Any) -> Any:
-        trials = [make_trial(seed=seed, together=together, **changes) for seed in together or (1,)]
+        trials = [a_trial(seed=seed, together=together, **changes) for seed in together or (1,)]
         return finish(run_trials(trials))[-1]
 
     plain, asked = record(), record(measures=ASKED)

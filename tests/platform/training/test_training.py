@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 import small_trials
 import torch
+from small_trials import Memory, bits, trained
 from torch import nn
 
 from topk_platform import Loss, Recipe, UserError
 from topk_platform.errors import ChangedError
-from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.specs import EpochRecord, Trial
 from topk_platform.specs.codec import stream_seed
 from topk_platform.training import (
     LOSSES,
-    Keeper,
     Session,
     build_loss,
     check_loss,
-    finish,
-    run_trials,
 )
 from topk_platform.training.member import Member
 
@@ -29,27 +27,24 @@ def a_trial(loss: str = "cross_entropy", *, epochs: int = 2, **changes: Any) -> 
     return small_trials.a_trial(loss, recipe=Recipe(epochs), targets=(), **changes)
 
 
-def train(trial: Trial, keeper: Keeper | None = None) -> TrialRecord:
-    (record,) = finish(run_trials([trial], keeper))
-    return record
-
-
 @pytest.mark.parametrize("loss", sorted(LOSSES))
 def test_every_loss_trains_and_repeats_itself_bit_for_bit(loss: str) -> None:
-    one, other = train(a_trial(loss)), train(a_trial(loss))
+    one, other = trained(a_trial(loss)), trained(a_trial(loss))
     assert one.status == "completed", one.reason
     assert one.test is not None
-    assert small_trials.bits(one) == small_trials.bits(other)
+    assert bits(one) == bits(other)
 
 
 def test_training_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
-    train(a_trial("noised_topk_hinge"))
+    trained(a_trial("noised_topk_hinge"))
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_the_last_metrics_are_those_of_the_last_epoch_and_test_is_for_confirmations() -> None:
-    search = train(a_trial(phase="search", seed=2_000_000))  # a draw with many- and with medium-shot classes
+    search = trained(
+        a_trial(phase="search", seed=2_000_000)
+    )  # a draw with many- and with medium-shot classes
     assert search.test is None
     assert search.validation == search.epochs[-1].validation
     assert set(search.validation) == {
@@ -60,18 +55,18 @@ def test_the_last_metrics_are_those_of_the_last_epoch_and_test_is_for_confirmati
 def test_it_learns() -> None:
     """Three seeds; chance is 0.3, and every one has to be far above it."""
     for seed in (1, 2, 3):
-        assert train(a_trial(epochs=8, seed=seed)).validation["top3"] > 0.8
+        assert trained(a_trial(epochs=8, seed=seed)).validation["top3"] > 0.8
 
 
 def test_a_trial_below_its_threshold_is_pruned_after_that_epoch() -> None:
-    record = train(a_trial(epochs=5, stop_below=((3, 1.1),)))
+    record = trained(a_trial(epochs=5, stop_below=((3, 1.1),)))
     assert (record.status, len(record.epochs), record.test) == ("pruned", 3, None)
     assert "below 1.1 after epoch 3" in record.reason
-    assert train(a_trial(epochs=2, stop_below=((1, 0.0),))).status == "completed"
+    assert trained(a_trial(epochs=2, stop_below=((1, 0.0),))).status == "completed"
 
 
 def test_a_diverging_trial_is_recorded_as_such() -> None:
-    record = train(a_trial(values={"learning_rate": 1e30}))
+    record = trained(a_trial(values={"learning_rate": 1e30}))
     assert record.status == "diverged"
     assert "training loss of epoch 1" in record.reason or "not finite" in record.reason
 
@@ -86,14 +81,14 @@ def test_a_loss_or_a_score_that_is_not_finite_is_enough(loss: float, finite: boo
 
 def test_other_data_than_planned_are_no_result_of_the_trial() -> None:
     with pytest.raises(ChangedError, match=r"dataset digits has fingerprint .* was planned with another"):
-        train(a_trial(dataset_fingerprint="another"))
+        trained(a_trial(dataset_fingerprint="another"))
 
 
 def test_only_completed_confirmations_are_saved() -> None:
     models = []
     for trial in (a_trial(), a_trial(phase="search"), a_trial(values={"learning_rate": 1e30})):
-        keeper = small_trials.Memory()
-        train(trial, keeper)
+        keeper = Memory()
+        trained(trial, keeper)
         models += keeper.models
     assert models == [a_trial().key]
 
@@ -155,7 +150,7 @@ def test_streams_differ_by_every_part_of_their_name() -> None:
 
 
 def test_a_record_says_where_it_was_made() -> None:
-    record = train(a_trial())
+    record = trained(a_trial())
     assert record.versions["torch"] == torch.__version__
     assert record.started <= record.ended
     assert record.train_seconds == sum(e.seconds for e in record.epochs)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from trained import train
+from small_trials import completed
 
 from topk_platform import plan
 from topk_platform.cli.studies import load_study
@@ -57,7 +57,7 @@ def check_runs(name: str, folder: Path, tmp_path: Path) -> None:
     result = plan(small, store=tmp_path / "runs", data=folder)
     assert {arm.left for arm in result.arms} == {2} and len(result.arms) == len(study.arms)
     with data_at(folder):
-        fake_run(small, tmp_path / "runs", train, identities=check_study(small))
+        fake_run(small, tmp_path / "runs", completed, identities=check_study(small))
         assert all(arm.left == 0 for arm in plan(small, store=tmp_path / "runs", data=folder).arms)
 
 

@@ -6,26 +6,25 @@ import hashlib
 import tarfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torchvision.datasets import CIFAR100
 
-from topk_platform import LabelNoise, Model, Regime, TrainFraction, UserError
+from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, Study, TrainFraction, UserError
 from topk_platform.data import DATASETS, Split, cifar100, data_at, data_folder, load
 from topk_platform.data.dataset_table import DOWNLOADS
 from topk_platform.data.datasets import cifar as module
 from topk_platform.data.datasets.cifar import download_cifar100, read_cifar100
 from topk_platform.errors import MissingDataError
+from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.testing import RegimeContract
-
-Write = Callable[..., Any]
+from topk_platform.testing.smoke_datasets import write_cifar100
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -41,9 +40,9 @@ def of(split: Split) -> set[tuple[bytes, int]]:
     return pairs(split.inputs.numpy(), split.labels.tolist())
 
 
-def test_splits_hold_every_image_once_with_its_label(small_cifar: Write) -> None:
+def test_splits_hold_every_image_once_with_its_label(tmp_path: Path) -> None:
     """A row of the file is the red, the green, then the blue plane, each row by row."""
-    small = small_cifar()
+    small = write_cifar100(tmp_path)
     data = read_cifar100(small.folder, small.reader)
     assert [len(s) for s in (data.train, data.validation, data.test)] == [900, 100, 200]
     assert data.train.inputs.dtype == torch.uint8 and data.shape == (3, 32, 32)
@@ -54,8 +53,8 @@ def test_splits_hold_every_image_once_with_its_label(small_cifar: Write) -> None
     assert torch.bincount(data.validation.labels).tolist() == [1] * 100
 
 
-def test_superclasses_are_those_of_cifar(small_cifar: Write) -> None:
-    small = small_cifar()
+def test_superclasses_are_those_of_cifar(tmp_path: Path) -> None:
+    small = write_cifar100(tmp_path)
     data = read_cifar100(small.folder, small.reader)
     of = dict(zip(data.class_names, data.superclasses, strict=True))
     assert of["apple"] == of["orange"] != of["bed"] == of["wardrobe"]
@@ -63,24 +62,23 @@ def test_superclasses_are_those_of_cifar(small_cifar: Write) -> None:
     assert sorted(Counter(of.values()).values()) == [5] * 20
 
 
-def test_the_splits_are_fixed(small_cifar: Write, tmp_path: Path) -> None:
+def test_the_splits_are_fixed(tmp_path: Path) -> None:
     """The same files give the same fingerprint wherever they lie, others another."""
-    here, there, other = (small_cifar(tmp_path / name, seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
+    here, there, other = (
+        write_cifar100(tmp_path / name, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
     prints = [read_cifar100(small.folder, small.reader).fingerprint for small in (here, there, other)]
     assert prints[0] == prints[1] != prints[2]
 
 
-def test_the_originals_checksums_hold_for_real_use(
-    small_cifar: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = small_cifar()
-    monkeypatch.setenv("TOPK_DATA", str(small.folder))
+def test_the_originals_checksums_hold_for_real_use(data_path: Path) -> None:
+    write_cifar100(data_path)
     with pytest.raises(UserError, match="is damaged: a file's md5 is not the original's"):
         cifar100()
 
 
-def test_a_spoilt_file_is_refused_before_it_is_unpickled(small_cifar: Write) -> None:
-    small = small_cifar()
+def test_a_spoilt_file_is_refused_before_it_is_unpickled(tmp_path: Path) -> None:
+    small = write_cifar100(tmp_path)
     with (small.folder / "cifar-100-python" / "train").open("r+b") as file:
         file.write(b"cos\nabort\n(tR.")
     with pytest.raises(UserError, match="is damaged"):
@@ -88,8 +86,8 @@ def test_a_spoilt_file_is_refused_before_it_is_unpickled(small_cifar: Write) -> 
 
 
 @pytest.mark.parametrize("lost", ["train", "test", "meta"])
-def test_what_is_missing_is_said_with_where_to_get_it(small_cifar: Write, lost: str) -> None:
-    small = small_cifar()
+def test_what_is_missing_is_said_with_where_to_get_it(tmp_path: Path, lost: str) -> None:
+    small = write_cifar100(tmp_path)
     (small.folder / "cifar-100-python" / lost).unlink()
     with pytest.raises(MissingDataError) as caught:
         read_cifar100(small.folder, small.reader)
@@ -97,9 +95,10 @@ def test_what_is_missing_is_said_with_where_to_get_it(small_cifar: Write, lost: 
 
 
 def test_the_same_name_in_another_folder_is_read_anew(
-    small_cifar: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    smalls = {tmp_path / name: small_cifar(tmp_path / name, seed) for name, seed in (("a", 0), ("b", 1))}
+    named = {tmp_path / "a": 0, tmp_path / "b": 1}
+    smalls = {path: write_cifar100(path, seed=seed) for path, seed in named.items()}
     reads: list[Path] = []
 
     def small() -> object:
@@ -116,9 +115,9 @@ def test_the_same_name_in_another_folder_is_read_anew(
 
 
 @pytest.fixture
-def archive(small_cifar: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[CIFAR100]]:
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[CIFAR100]]:
     """A reader of a small archive that it downloads from this machine."""
-    small = small_cifar(tmp_path / "source")
+    small = write_cifar100(tmp_path / "source")
     path = tmp_path / "cifar-100-python.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         tar.add(small.folder / "cifar-100-python", "cifar-100-python")
@@ -151,9 +150,6 @@ def test_a_failed_download_is_one_clear_error(archive: type[CIFAR100], tmp_path:
 def test_a_study_downloads_when_asked_to_and_only_then(
     archive: type[CIFAR100], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from topk_platform import Arm, Loss, Model, Recipe, Study
-    from topk_platform.running.preflight.arm_checks import check_study
-
     arm = Arm(Regime("r", "cifar100"), Model("convnet"), Loss("cross_entropy"), 5, Recipe(epochs=1))
     study = Study("s", [arm])
     monkeypatch.setattr(module, "_reader", lambda: archive)
@@ -169,9 +165,6 @@ def test_a_study_downloads_when_asked_to_and_only_then(
 
 def test_the_images_of_all_features_are_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regimes of features share one dataset, whatever images they are of."""
-    from topk_platform import Arm, Loss, Model, Recipe, Study
-    from topk_platform.running.preflight.arm_checks import check_study
-
     fetched: list[str] = []
     regimes = [Regime(of, "image_features", options={"of": of}) for of in ("cifar100", "imagenet")]
     arms = [Arm(one, Model("linear"), Loss("cross_entropy"), 5, Recipe(epochs=1)) for one in regimes]
@@ -187,7 +180,6 @@ class TestCifar(RegimeContract):
     model = Model("bytes_convnet")
 
     @pytest.fixture(autouse=True)
-    def _small(self, small_cifar: Write, monkeypatch: pytest.MonkeyPatch, bytes_convnet: None) -> None:
-        small = small_cifar()
-        monkeypatch.setenv("TOPK_DATA", str(small.folder))
-        monkeypatch.setitem(DATASETS, "cifar100", lambda: read_cifar100(data_folder(), small.reader))
+    def _small(self, data_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_convnet: None) -> None:
+        small = write_cifar100(data_path)
+        monkeypatch.setitem(DATASETS, "cifar100", lambda: read_cifar100(data_path, small.reader))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from image_archives import IMAGE, pictures, png, structs, write_parquet
 from PIL import Image
 from pyarrow import parquet
 
@@ -20,35 +20,9 @@ from topk_platform import Regime, UserError
 from topk_platform.data import Dataset, cifar100, data_at, load
 from topk_platform.data.datasets.cifar import SUPERCLASSES, read_cifar100
 from topk_platform.errors import MissingDataError
+from topk_platform.testing.smoke_datasets import write_cifar100
 
-Write = Callable[..., Any]
-IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 CLASSES = ("bird", "cat", "dog")
-
-
-def png(pixels: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "png")
-    return file.getvalue()
-
-
-def pictures(count: int, side: int = 8, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
-
-
-def write(path: Path, columns: dict[str, Any], names: dict[str, tuple[str, ...]] | None = None) -> None:
-    """Write a table as the ``datasets`` package does: what is known of each column stands in the metadata."""
-    table = pa.table(columns)
-    if names is not None:
-        features = {column: {"names": list(of), "_type": "ClassLabel"} for column, of in names.items()}
-        noted = json.dumps({"info": {"features": features}}).encode()
-        table = table.replace_schema_metadata({b"huggingface": noted})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(table, path, row_group_size=7)
-
-
-def structs(images: np.ndarray) -> pa.Array:
-    return pa.array([{"bytes": png(image), "path": None} for image in images], IMAGE)
 
 
 def read(folder: Path, files: str = "birds", **options: Any) -> Dataset:
@@ -58,15 +32,15 @@ def read(folder: Path, files: str = "birds", **options: Any) -> Dataset:
     return dataset
 
 
-def test_every_form_of_cifar100_is_the_same_dataset(tmp_path: Path, small_cifar: Write) -> None:
+def test_every_form_of_cifar100_is_the_same_dataset(tmp_path: Path) -> None:
     """In the forms, the rows have other orders."""
-    small = small_cifar()
+    small = write_cifar100(tmp_path)
     names = sorted(" ".join(SUPERCLASSES.values()).split())
     for part, content in (("train", small.train), ("test", small.test)):
         images = content["data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         fine, order = np.array(content["fine_labels"]), np.random.default_rng(7).permutation(len(images))
         columns = {"img": structs(images[order]), "fine_label": fine[order]}
-        write(
+        write_parquet(
             tmp_path / "hub/cifar100/data" / f"{part}-00000-of-00001.parquet", columns, {"fine_label": names}
         )
     pickles = read_cifar100(small.folder, small.reader)
@@ -77,7 +51,7 @@ def test_every_form_of_cifar100_is_the_same_dataset(tmp_path: Path, small_cifar:
 
 def test_a_class_that_the_files_name_may_have_no_image(tmp_path: Path) -> None:
     columns = {"image": structs(pictures(30)), "label": [0, 2] * 15}
-    write(tmp_path / "birds/train.parquet", columns, {"label": (*CLASSES, "eel")})
+    write_parquet(tmp_path / "birds/train.parquet", columns, {"label": (*CLASSES, "eel")})
     data = read(tmp_path)
     assert data.classes == 4 and data.names == (*CLASSES, "eel")
     assert data.class_counts.tolist() == [11, 0, 11, 0]
@@ -92,8 +66,8 @@ def test_a_class_that_the_files_name_may_have_no_image(tmp_path: Path) -> None:
 )
 def test_cifar100_refuses_other_images_and_classes(side: int, named: str, tmp_path: Path) -> None:
     for part, pixels in (("train", 32), ("test", side)):
-        columns = {"img": structs(pictures(6, pixels)), "fine_label": [0, 1, 2] * 2}
-        write(tmp_path / "cifar100" / f"{part}.parquet", columns, {"fine_label": CLASSES})
+        columns = {"img": structs(pictures(6, pixels, pixels)), "fine_label": [0, 1, 2] * 2}
+        write_parquet(tmp_path / "cifar100" / f"{part}.parquet", columns, {"fine_label": CLASSES})
     with data_at(tmp_path), pytest.raises(UserError, match=named):
         cifar100()
 
@@ -102,9 +76,9 @@ def test_splits_are_named_by_their_files_and_the_others_are_taken_from_training(
     images = pictures(30)
     for part, rows in (("train-00000-of-00002", slice(0, 12)), ("train-00001-of-00002", slice(12, 24))):
         columns = {"image": structs(images[rows]), "label": [0, 1, 2] * 4}
-        write(tmp_path / "birds" / f"{part}.parquet", columns, {"label": CLASSES})
+        write_parquet(tmp_path / "birds" / f"{part}.parquet", columns, {"label": CLASSES})
     tested = {"image": structs(images[24:]), "label": [0, 1, 2] * 2}
-    write(tmp_path / "birds/test.parquet", tested, {"label": CLASSES})
+    write_parquet(tmp_path / "birds/test.parquet", tested, {"label": CLASSES})
     data = read(tmp_path, validation=0.25)
     assert (len(data.train), len(data.validation), len(data.test)) == (18, 6, 6)
     assert data.names == CLASSES
@@ -121,7 +95,7 @@ def test_images_are_bytes_or_paths(tmp_path: Path, kind: str) -> None:
         "bytes": pa.array([png(image) for image in images], pa.binary()),
         "paths": pa.array([{"bytes": None, "path": f"pictures/{row}.png"} for row in range(30)], IMAGE),
     }[kind]
-    write(tmp_path / "birds.parquet", {"image": column, "label": list(CLASSES) * 10})
+    write_parquet(tmp_path / "birds.parquet", {"image": column, "label": list(CLASSES) * 10})
     data = read(tmp_path, "birds.parquet")
     assert data.names == CLASSES
     got = torch.cat([split.tensor for split in data.splits.values()])
@@ -135,7 +109,9 @@ def test_image_files_of_any_format_are_read_at_their_own_size(tmp_path: Path, ki
         file = io.BytesIO()
         Image.fromarray(image).save(file, kind)
         files.append(file.getvalue())
-    write(tmp_path / "birds.parquet", {"image": pa.array(files, pa.binary()), "label": list(CLASSES) * 10})
+    write_parquet(
+        tmp_path / "birds.parquet", {"image": pa.array(files, pa.binary()), "label": list(CLASSES) * 10}
+    )
     data = read(tmp_path, "birds.parquet")
     got = torch.cat([split.tensor for split in data.splits.values()]).permute(0, 2, 3, 1).numpy()
     expected = [np.asarray(Image.open(io.BytesIO(file)).convert("RGB")) for file in files]
@@ -143,9 +119,9 @@ def test_image_files_of_any_format_are_read_at_their_own_size(tmp_path: Path, ki
 
 
 def test_images_of_several_sizes_are_cut_to_one(tmp_path: Path) -> None:
-    images = [*pictures(15), *pictures(15, side=12)]
+    images = [*pictures(15), *pictures(15, 12, 12)]
     column = pa.array([{"bytes": png(image), "path": None} for image in images], IMAGE)
-    write(tmp_path / "birds/train.parquet", {"image": column, "label": [0, 1, 2] * 10})
+    write_parquet(tmp_path / "birds/train.parquet", {"image": column, "label": [0, 1, 2] * 10})
     assert read(tmp_path, size=6).shape == (3, 6, 6)
     with pytest.raises(UserError, match=r"images must be of one size, got .*: set size"):
         read(tmp_path)
@@ -160,7 +136,7 @@ def test_classes_are_matched_by_name_where_files_number_them_in_other_ways(tmp_p
             "image": structs(images[: len(labels)] if part != "test" else images[-6:]),
             "label": labels,
         }
-        write(tmp_path / "birds" / f"{part}.parquet", columns, {"label": names})
+        write_parquet(tmp_path / "birds" / f"{part}.parquet", columns, {"label": names})
     data = read(tmp_path)
     assert data.names == CLASSES
     assert data.test.labels.tolist() == [0, 2] * 3
@@ -172,7 +148,7 @@ def test_other_columns_do_not_matter(tmp_path: Path) -> None:
     others = {"age": [None, 1] * 15}, {"id": pa.array([2**64 - 1] * 30, pa.uint64())}, {}
     for part, other in enumerate(others):
         columns = {"image": structs(pictures(30, seed=part)), "label": [0, 1, 2] * 10, **other}
-        write(tmp_path / "birds" / f"train-{part}.parquet", columns)
+        write_parquet(tmp_path / "birds" / f"train-{part}.parquet", columns)
     data = read(tmp_path)
     assert sum(map(len, data.splits.values())) == 90
 
@@ -192,7 +168,7 @@ def test_images_without_a_class_are_refused(
     tmp_path: Path, labels: list[float | None], names: tuple[str, ...] | None
 ) -> None:
     known = None if names is None else {"label": names}
-    write(tmp_path / "birds/train.parquet", {"image": structs(pictures(12)), "label": labels}, known)
+    write_parquet(tmp_path / "birds/train.parquet", {"image": structs(pictures(12)), "label": labels}, known)
     with pytest.raises(UserError, match=r"labels must|train\.parquet must hold a label"):
         read(tmp_path)
 
@@ -202,7 +178,7 @@ def test_a_split_with_hidden_labels_is_left_out(tmp_path: Path, names: tuple[str
     known = None if names is None else {"label": names}
     for seed, (part, labels) in enumerate({"train": [0, 1, 2] * 10, "test": [-1] * 5}.items()):
         columns = {"image": structs(pictures(len(labels), seed=seed)), "label": labels}
-        write(tmp_path / f"birds/{part}.parquet", columns, known)
+        write_parquet(tmp_path / f"birds/{part}.parquet", columns, known)
         shutil.copy(tmp_path / f"birds/{part}.parquet", tmp_path / f"birds/._{part}.parquet")
     data = read(tmp_path)
     assert [len(split) for split in data.splits.values()] == [24, 3, 3]
@@ -221,7 +197,9 @@ def test_a_description_of_lists_or_of_nothing_is_no_error(tmp_path: Path, featur
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "birds/train-0.parquet", {"image": structs(pictures(30)), "label": [0, 1, 2] * 10})
+    write_parquet(
+        tmp_path / "birds/train-0.parquet", {"image": structs(pictures(30)), "label": [0, 1, 2] * 10}
+    )
     (tmp_path / "birds/train-1.parquet").write_bytes(b"cut")
     with pytest.raises(UserError, match=r"birds/train-1\.parquet cannot be read: "):
         read(tmp_path)
@@ -249,7 +227,7 @@ IMAGES = structs(pictures(3))
 def test_bad_files_are_refused_by_name(
     tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], named: str
 ) -> None:
-    write(tmp_path / "birds/train.parquet", columns)
+    write_parquet(tmp_path / "birds/train.parquet", columns)
     with pytest.raises(UserError, match=named):
         read(tmp_path, **options)
 
@@ -257,6 +235,6 @@ def test_bad_files_are_refused_by_name(
 def test_files_without_a_split_and_missing_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="no such file or folder"):
         read(tmp_path)
-    write(tmp_path / "birds/part-0.parquet", {"image": structs(pictures(3)), "label": [0, 1, 2]})
+    write_parquet(tmp_path / "birds/part-0.parquet", {"image": structs(pictures(3)), "label": [0, 1, 2]})
     with pytest.raises(UserError, match="must belong to a split"):
         read(tmp_path)

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 from ray.exceptions import NodeDiedError, WorkerCrashedError
-from trained import train
+from small_trials import completed
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run, table
 from topk_platform.cli.status import status
@@ -54,7 +54,7 @@ def store(tmp_path: Path) -> Path:
     machine = {name: ELSEWHERE[name] for name in ("torch", "machine", "losses")}
     counted = in_environment(a_study(), check_study(a_study()), machine)
     fake_run(
-        a_study(), tmp_path, lambda trial: train(trial).replace_versions(**ELSEWHERE), identities=counted
+        a_study(), tmp_path, lambda trial: completed(trial).replace_versions(**ELSEWHERE), identities=counted
     )
     return tmp_path
 
@@ -111,7 +111,7 @@ def test_a_search_goes_on_from_what_another_version_chose_and_the_table_says_so(
     def chosen(store: Path, version: str, stop_after: int | None = None) -> dict[int, Any]:
         """Return the values of the search's trials after a run with a version of Optuna, by number."""
         counted = {i: _with_optuna(result, version) for i, result in here.items()}
-        ledger = fake_run(study, store, train, identities=counted, stop_after=stop_after)
+        ledger = fake_run(study, store, completed, identities=counted, stop_after=stop_after)
         rows = ledger.rows(f"phase = 'search' AND arm_id = '{arm_id}'")
         return {row["number"]: Trial.from_json(row["config"]).values for row in rows}
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from small_trials import IMAGES_OF_TEN, a_trial, completed, trained
 from torch import Generator, Tensor, nn
 
 from topk_platform import (
@@ -21,22 +22,15 @@ from topk_platform import (
     Numerics,
     Protocol,
     Recipe,
-    Regime,
     UserError,
 )
 from topk_platform.specs import Schedule, Trial
-from topk_platform.training import Session, finish, run_trials
+from topk_platform.training import Session
 from topk_platform.training.process import trial_process
 from topk_platform.training.steps import cuda_graphs as replay
 from topk_platform.training.steps.cuda_graphs import StepGraph, rehearsed
 
-MakeTrial = Callable[..., Trial]
 GRAPHS = Numerics(cuda_graphs=True)
-IMAGES = Regime(
-    "images",
-    "synthetic_images",
-    options={"classes": 10, "superclasses": 5, "train": 100, "validation": 20, "test": 20},
-)
 CROPS = Augmentation(crop=4, flip=True, cutout=4)
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -102,9 +96,9 @@ def losses_of(session: Session, epochs: int = 3) -> list[float]:
     ],
 )
 def test_replayed_steps_are_the_usual_steps(
-    loss: str, options: dict[str, Any], make_trial: MakeTrial, replaying: type[Repeated]
+    loss: str, options: dict[str, Any], replaying: type[Repeated]
 ) -> None:
-    trial = make_trial(loss, recipe=a_recipe(**options))
+    trial = a_trial(loss, recipe=a_recipe(**options))
     usual, session = Session.prepare(trial), replaying_session(trial)
     # The rate is rounded to float32 on the device.
     assert losses_of(session) == pytest.approx(losses_of(usual), rel=1e-4)
@@ -113,9 +107,9 @@ def test_replayed_steps_are_the_usual_steps(
     assert torch.equal(session.batches.changes.get_state(), usual.batches.changes.get_state())
 
 
-def test_augmentation_is_a_part_of_the_step(make_trial: MakeTrial, replaying: type[Repeated]) -> None:
-    trial = make_trial(
-        regime=IMAGES, model=Model("convnet"), recipe=a_recipe(augmentation=CROPS, batch_size=32)
+def test_augmentation_is_a_part_of_the_step(replaying: type[Repeated]) -> None:
+    trial = a_trial(
+        regime=IMAGES_OF_TEN, model=Model("convnet"), recipe=a_recipe(augmentation=CROPS, batch_size=32)
     )
     usual, session = Session.prepare(trial), replaying_session(trial)
     assert losses_of(session, 1) == pytest.approx(losses_of(usual, 1), rel=1e-4)
@@ -124,8 +118,8 @@ def test_augmentation_is_a_part_of_the_step(make_trial: MakeTrial, replaying: ty
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9])
-def test_a_resumed_session_records_anew(cut: int, make_trial: MakeTrial, replaying: type[Repeated]) -> None:
-    trial = make_trial("noised_topk_hinge", recipe=a_recipe())
+def test_a_resumed_session_records_anew(cut: int, replaying: type[Repeated]) -> None:
+    trial = a_trial("noised_topk_hinge", recipe=a_recipe())
     whole, first, second = (replaying_session(trial) for _ in range(3))
     losses_of(whole)
     assert first.advance(lambda: first.step == cut) is None
@@ -137,18 +131,17 @@ def test_a_resumed_session_records_anew(cut: int, make_trial: MakeTrial, replayi
         assert torch.equal(value, second.weights()[name])
 
 
-def test_another_loss_is_recorded_anew(make_trial: MakeTrial, replaying: type[Repeated]) -> None:
-    arm = make_trial().arm
+def test_another_loss_is_recorded_anew(replaying: type[Repeated]) -> None:
+    arm = a_trial().arm
     scheduled = Loss("smooth_topk_svm", fixed={"tau": Schedule("linear", 1.0, 0.1)})
     changed = Arm(arm.regime, arm.model, scheduled, 3, a_recipe())
-    losses_of(replaying_session(make_trial(arm=changed)))
+    losses_of(replaying_session(a_trial(arm=changed)))
     assert replaying.made == 3
 
 
-def test_no_graphs_on_the_cpu_and_the_same_results(make_trial: MakeTrial) -> None:
-    (plain,) = finish(run_trials([make_trial(recipe=Recipe(3))]))
-    (record,) = finish(run_trials([make_trial(recipe=a_recipe())]))
-    assert record.status == "completed", record.reason
+def test_no_graphs_on_the_cpu_and_the_same_results() -> None:
+    plain = trained(a_trial(recipe=Recipe(3)))
+    record = completed(a_trial(recipe=a_recipe()))
     assert [epoch.train_loss for epoch in record.epochs] == [epoch.train_loss for epoch in plain.epochs]
     assert record.validation == plain.validation
 
@@ -162,9 +155,9 @@ def test_no_graphs_on_the_cpu_and_the_same_results(make_trial: MakeTrial) -> Non
     ],
 )
 def test_what_no_graph_can_replay_is_refused(
-    loss: str, average: EMA | None, ensemble: int, message: str, make_trial: MakeTrial
+    loss: str, average: EMA | None, ensemble: int, message: str
 ) -> None:
-    arm, protocol = make_trial().arm, Protocol(ensemble=ensemble)
+    arm, protocol = a_trial().arm, Protocol(ensemble=ensemble)
     with pytest.raises(ValueError, match=message):
         Arm(arm.regime, arm.model, Loss(loss), 3, a_recipe(average=average), protocol=protocol)
 
@@ -186,9 +179,9 @@ def deterministic(**changes: Any) -> Recipe:
 @pytest.mark.gpu
 @pytest.mark.parametrize("loss", ["cross_entropy", "smooth_topk_svm", "noised_topk_hinge", "topk_transition"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_on_a_gpu_a_graph_trains_the_same_network(loss: str, optimizer: str, make_trial: MakeTrial) -> None:
+def test_on_a_gpu_a_graph_trains_the_same_network(loss: str, optimizer: str) -> None:
     recipe = deterministic(optimizer=optimizer, learning_rate=0.01, clip_norm=1.0)
-    trial = make_trial(loss, recipe=recipe, device="cuda")
+    trial = a_trial(loss, recipe=recipe, device="cuda")
     with trial_process(trial):
         usual, session = without_graph(trial), Session.prepare(trial)
         assert losses_of(session) == losses_of(usual)
@@ -200,9 +193,9 @@ def test_on_a_gpu_a_graph_trains_the_same_network(loss: str, optimizer: str, mak
 @on_gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("network", [Model("convnet"), Model("resnet_small", {"depth": 8})])
-def test_on_a_gpu_images_are_augmented_anew_in_each_replay(network: Model, make_trial: MakeTrial) -> None:
+def test_on_a_gpu_images_are_augmented_anew_in_each_replay(network: Model) -> None:
     recipe = deterministic(augmentation=CROPS, batch_size=32)
-    trial = make_trial("noised_topk_hinge", regime=IMAGES, model=network, recipe=recipe, device="cuda")
+    trial = a_trial("noised_topk_hinge", regime=IMAGES_OF_TEN, model=network, recipe=recipe, device="cuda")
     with trial_process(trial):
         usual, session = without_graph(trial), Session.prepare(trial)
         assert losses_of(session) == losses_of(usual)
@@ -228,13 +221,12 @@ def waits(shape: tuple[int, ...], classes: int, head: str) -> nn.Module:
 
 @on_gpu
 @pytest.mark.gpu
-def test_on_a_gpu_a_network_that_waits_fails_by_name_and_harms_no_later_trial(make_trial: MakeTrial) -> None:
-    trial = make_trial(model=Model(f"{__name__}:waits"), recipe=a_recipe(), device="cuda")
-    (record,) = finish(run_trials([trial]))
+def test_on_a_gpu_a_network_that_waits_fails_by_name_and_harms_no_later_trial() -> None:
+    trial = a_trial(model=Model(f"{__name__}:waits"), recipe=a_recipe(), device="cuda")
+    record = trained(trial)
     assert record.status == "failed"
     assert "Numerics.cuda_graphs needs a step that never waits for the GPU" in record.reason
-    (later,) = finish(run_trials([make_trial(recipe=a_recipe(), device="cuda")]))
-    assert later.status == "completed", later.reason
+    completed(a_trial(recipe=a_recipe(), device="cuda"))
 
 
 def test_the_error_is_a_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from small_trials import IMAGES
+from small_trials import IMAGES, a_trial
 from torch import Tensor, nn
 
 from topk_platform import Model, Numerics, Recipe
-from topk_platform.specs import Trial
 from topk_platform.training import Session
 from topk_platform.training.steps.optim import clip, make_optimizer
 
@@ -76,11 +75,11 @@ def test_their_steps_are_torchs(recipe: Recipe) -> None:
 
 
 @pytest.mark.slow
-def test_a_trial_imports_no_compiler(make_trial: Callable[..., Trial]) -> None:
+def test_a_trial_imports_no_compiler() -> None:
     """With checkpoints, which keep the optimiser's state, after every step."""
     done = subprocess.run(
         [sys.executable, "-c", TRAINS],
-        input=make_trial(recipe=Recipe(1)).to_json(),
+        input=a_trial(recipe=Recipe(1)).to_json(),
         capture_output=True,
         text=True,
         check=True,
@@ -138,15 +137,13 @@ def test_the_order_in_memory_changes_no_bit(members: int) -> None:
     assert all(torch.equal(*pair) for pair in zip(gradients(plain), gradients(last), strict=True))
 
 
-def test_training_with_channels_last_is_usual_training_up_to_rounding(
-    make_trial: Callable[..., Trial],
-) -> None:
+def test_training_with_channels_last_is_usual_training_up_to_rounding() -> None:
     """With a limit that every step exceeds; without it, the weights would differ far more than by rounding."""
     sessions = []
     for channels_last in (False, True):
         numerics = Numerics(channels_last=channels_last)
         recipe = Recipe(2, batch_size=16, clip_norm=0.05, learning_rate=0.5, numerics=numerics)
-        trial = make_trial(recipe=recipe, regime=IMAGES, model=Model("convnet", {"width": 4}))
+        trial = a_trial(recipe=recipe, regime=IMAGES, model=Model("convnet", {"width": 4}))
         sessions.append(Session.prepare(trial))
         sessions[-1].advance()
     plain, last = (session.weights() for session in sessions)
