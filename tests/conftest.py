@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -44,12 +45,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts Ray, which `make test` runs in processes of its own, and what of a grid is a slow test."""
+    """Mark what starts Ray, which `make test` runs in processes of its own, and what of a grid is a slow test.
+
+    What is marked gpu is skipped where there is none.
+    """
     for item in items:
         if item.path.is_relative_to(RAY):
             item.add_marker("ray")
+        if item.get_closest_marker("gpu") and not has_gpu():
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
     for item in beyond_one_of_each(items):
         item.add_marker("slow")
+
+
+@cache
+def has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def beyond_one_of_each(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:

@@ -3,54 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from scripts import loaded
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
-
-Make = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def gpu() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gpu_command", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look their types up
-    spec.loader.exec_module(module)
-    return module
+GPU = loaded(SCRIPT, "gpu_command")
 
 
-@pytest.fixture
-def python(gpu: ModuleType) -> Make:
-    """A function of a name and Python code: a step."""
-    return lambda name, code, **fields: gpu.Step(name, name, (sys.executable, "-c", code), **fields)
+def python(name: str, code: str, **fields: Any) -> Any:
+    """A step that runs Python code."""
+    return GPU.Step(name, name, (sys.executable, "-c", code), **fields)
 
 
-@pytest.fixture
-def options(tmp_path: Path) -> argparse.Namespace:
-    return argparse.Namespace(device="cpu", minutes=1.0, report=tmp_path / "report.md")
-
-
-def test_it_goes_on_past_a_failure_and_reports_all(
-    gpu: ModuleType, python: Make, options: argparse.Namespace, tmp_path: Path
-) -> None:
+def test_it_goes_on_past_a_failure_and_reports_all(tmp_path: Path) -> None:
     todo = [
         python("good", "print('one\\ntwo\\nthree')", lines=2),
         python("bad", "print('so far'); raise SystemExit('no good')", lines=1),
         python("absent", "", skipped="Ray is missing"),
         python("last", "import os; print(os.environ['MARK'])", environment={"MARK": "seen"}),
     ]
-    results = gpu.work(todo, options, tmp_path)
+    options = argparse.Namespace(device="cpu", minutes=1.0, report=tmp_path / "report.md")
+    results = GPU.work(todo, options, tmp_path)
     outcomes = [result.outcome for result in results]
     assert outcomes == ["passed", "failed with exit code 1", "skipped: Ray is missing", "passed"]
     assert results[1].reported.endswith(": no good")
@@ -62,16 +42,14 @@ def test_it_goes_on_past_a_failure_and_reports_all(
 
 
 @pytest.mark.slow
-def test_a_step_out_of_time_is_ended_with_all_that_it_started(
-    gpu: ModuleType, python: Make, tmp_path: Path
-) -> None:
+def test_a_step_out_of_time_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     code = (
         "import subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "print(child.pid)\n"
         "time.sleep(600)"
     )
-    result = gpu.run(python("endless", code), 5.0, tmp_path)
+    result = GPU.run(python("endless", code), 5.0, tmp_path)
     assert result.outcome == "cut off after 5 s"
     assert result.failed
     child = Path("/proc") / result.output.split()[0] / "cmdline"
@@ -82,9 +60,9 @@ def test_a_step_out_of_time_is_ended_with_all_that_it_started(
     raise AssertionError(f"process {child.parent.name} is still there")
 
 
-def test_every_file_with_a_test_marked_gpu_is_run(gpu: ModuleType) -> None:
-    assert "tests/platform/training/test_gpu.py" in gpu.marked_files()
-    for step in gpu.steps("cuda", Path("scratch")):
+def test_every_file_with_a_test_marked_gpu_is_run() -> None:
+    assert "tests/platform/training/test_gpu.py" in GPU.marked_files()
+    for step in GPU.steps("cuda", Path("scratch")):
         for argument in step.command:
             if argument.startswith(("tests/", "benchmarks/")):
                 assert (SCRIPT.parents[1] / argument).exists(), argument

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from scripts import loaded
 from torch import Tensor, nn
 
 import topk_losses as tl
@@ -143,11 +144,7 @@ def _other_momentum(monkeypatch: pytest.MonkeyPatch, regression: ModuleType) -> 
     """Another default, with which the trials' recipes are made anew."""
     defaults = tuple(0.91 if value == 0.9 else value for value in Recipe.__init__.__defaults__ or ())
     monkeypatch.setattr(Recipe.__init__, "__defaults__", defaults)
-    spec = importlib.util.spec_from_file_location("fresh_trials", BENCHMARKS / "regression_trials.py")
-    assert spec is not None and spec.loader is not None
-    fresh = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "fresh_trials", fresh)
-    spec.loader.exec_module(fresh)
+    fresh = loaded(BENCHMARKS / "regression_trials.py", "fresh_trials")
     monkeypatch.setattr(regression, "cases", fresh.cases)
 
 

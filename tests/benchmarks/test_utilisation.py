@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts import loaded
 
 from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 
-FILE = Path(__file__).parents[2] / "benchmarks/utilisation.py"
-SPEC: Any = importlib.util.spec_from_file_location("utilisation", FILE)
-BENCHMARK = sys.modules["utilisation"] = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(BENCHMARK)
+BENCHMARK = loaded(Path(__file__).parents[2] / "benchmarks/utilisation.py", "utilisation")
 simulated, Simulated = BENCHMARK.simulated, BENCHMARK.Simulated
 
 LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})

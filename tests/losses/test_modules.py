@@ -151,7 +151,6 @@ def test_from_counts():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", MODULES)
 def test_cuda_gives_the_cpus_result_without_waiting(name):
     scores, target, drawn = arguments(name)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from made_photos import write_photos
+from scripts import loaded
 from small_trials import completed
 
 from topk_platform.cli.studies import load_study
@@ -50,16 +49,7 @@ def test_an_example_trains(file: Path, tmp_path: Path) -> None:
     assert len(ledger.rows()) == searches * (len(small.arms) + searching)
 
 
-def loaded(name: str) -> Any:
-    """A page's module, under its own name, by which its classes are pickled."""
-    spec = importlib.util.spec_from_file_location(name, DOCS / "examples" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-own_loss = loaded("own_loss")
+own_loss = loaded(DOCS / "examples" / "own_loss.py", "own_loss")
 
 
 class TestOwnLoss(own_loss.TestPoly1):  # type: ignore[misc]

@@ -178,7 +178,6 @@ def test_what_is_left_to_torch(batch, device, monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", ["smooth_topk_svm", "noised_topk_hinge"])
 def test_cuda_alone(name):
     """No waiting for the device; float64 and a compiled graph go another way to the same place."""
@@ -212,7 +211,6 @@ def compiled_kernels():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", ["smooth_topk_svm", "noised_topk_hinge", "soft_topk_loss"])
 def test_the_trial_launch_compiles_all_that_follows(name):
     """Neither gradients of another stride nor other ignored labels have kernels of their own."""
@@ -232,7 +230,6 @@ def test_the_trial_launch_compiles_all_that_follows(name):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", ["smooth", "noised", "soft"])
 def test_more_scores_than_32_bits_count(name):
     """The last of 70,000 rows of 2^15 classes, which share the memory of one; 5 GB of gradients, or 10."""

@@ -184,7 +184,6 @@ def test_second_derivatives(noised, batch, generator):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("kind", [TRAINED, INITIAL])
 def test_no_memory_of_the_draws_size(kind):
     scores = kind[0] * torch.randn(1024, 10_000, device="cuda", requires_grad=True)

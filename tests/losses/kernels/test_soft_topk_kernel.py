@@ -105,7 +105,6 @@ def test_masked_labels_have_no_gradient(shape, batch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("shape", ["logistic", "laplace", "gaussian", "clip", "power", "midpoint"])
 def test_cuda_alone(shape):
     """No waiting for the device; float64 and a compiled graph go another way to the same place."""

@@ -12,7 +12,6 @@ from topk_platform.training import Session, finish, run_trials
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings("error:Triton's kernels"),  # that they fail and leave it to torch
 ]
 

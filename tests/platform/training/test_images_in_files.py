@@ -207,7 +207,6 @@ def test_an_unreadable_image_is_the_reason_of_a_failed_trial(folder: Path) -> No
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_batches_on_a_gpu_are_those_on_the_cpu() -> None:
     here, there = (Session.prepare(trial(device=device)) for device in ("cpu", "cuda"))
     rows = torch.split(torch.randperm(len(here.dataset.train)), 5)

@@ -32,7 +32,6 @@ from topk_platform.training.steps.cuda_graphs import StepGraph, rehearsed
 
 GRAPHS = Numerics(cuda_graphs=True)
 CROPS = Augmentation(crop=4, flip=True, cutout=4)
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 class Repeated:
@@ -175,7 +174,6 @@ def deterministic(**changes: Any) -> Recipe:
     return a_recipe(numerics=numerics, **changes)
 
 
-@on_gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("loss", ["cross_entropy", "smooth_topk_svm", "noised_topk_hinge", "topk_transition"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -190,7 +188,6 @@ def test_on_a_gpu_a_graph_trains_the_same_network(loss: str, optimizer: str) -> 
         assert torch.equal(value, session.weights()[name]), name
 
 
-@on_gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("network", [Model("convnet"), Model("resnet_small", {"depth": 8})])
 def test_on_a_gpu_images_are_augmented_anew_in_each_replay(network: Model) -> None:
@@ -219,7 +216,6 @@ def waits(shape: tuple[int, ...], classes: int, head: str) -> nn.Module:
     return Waits(classes)
 
 
-@on_gpu
 @pytest.mark.gpu
 def test_on_a_gpu_a_network_that_waits_fails_by_name_and_harms_no_later_trial() -> None:
     trial = a_trial(model=Model(f"{__name__}:waits"), recipe=a_recipe(), device="cuda")
@@ -292,7 +288,6 @@ def test_collection_continues_after_a_step_that_fails(events: list[str]) -> None
     assert gc.isenabled()
 
 
-@on_gpu
 @pytest.mark.gpu
 def test_on_a_gpu_the_first_replay_draws_what_the_step_would_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recording's CUDA stream is kept busy, as other processes on the GPU do."""
