@@ -198,9 +198,7 @@ def test_a_head_says_what_to_type_next_and_keeps_its_token(
     assert token.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_head_in_the_foreground_is_ray_itself(
-    by_hand: Callable[..., Done],
-) -> None:
+def test_a_head_in_the_foreground_is_ray_itself(by_hand: Callable[..., Done]) -> None:
     """What the script would say afterwards would come when it is over; and a signal is for Ray."""
     assert by_hand("start-head.sh", "127.0.0.1", "--block").stdout.count("\n") == 1
 

@@ -63,8 +63,7 @@ def imported(root: str) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.parametrize(
-    ("root", "extras"),
-    [("losses", ["fast"]), ("platform", ["platform"]), ("studies", ["platform"])],
+    ("root", "extras"), [("losses", ["fast"]), ("platform", ["platform"]), ("studies", ["platform"])]
 )
 def test_what_is_imported_is_declared(root: str, extras: list[str]) -> None:
     names = distributions_of_packages()

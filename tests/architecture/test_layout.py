@@ -44,9 +44,7 @@ LEAVES = {
 
 # What each folder of the losses may import of the others: those below it. A family imports no other but for the one
 # whose exact expectation is its limit.
-FAMILIES = {
-    *("_expected", "_noised", "_smooth_hinge", "_smooth_svm", "_soft_topk", "_sorting", "_grouping"),
-}
+FAMILIES = {*("_expected", "_noised", "_smooth_hinge", "_smooth_svm", "_soft_topk", "_sorting", "_grouping")}
 BELOW: dict[str, set[str]] = {
     "_core": set(),
     "_rows": {"_core"},

@@ -10,8 +10,10 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from clusters import Site
 from feeds import copy_database
 from filelock import FileLock
+from hosts import network
 from labs import Lab, Reference, SharedLab
 
 # Ray's workers give way to all other processes by default: beside other tests they would hardly come to run.
@@ -100,6 +102,14 @@ def shared(visited: SharedLab) -> Iterator[SharedLab]:
 
     with connected(digits(), None, 2):
         yield visited
+
+
+@pytest.fixture
+def site(lab: Lab, tmp_path: Path) -> Iterator[Site]:
+    """Hosts that share the lab's folder, for a Ray on them."""
+    (tmp_path / "hosts").mkdir()
+    with network(tmp_path / "hosts", lab.folder) as net:
+        yield Site(net, tmp_path, lab.folder, lab.environment)
 
 
 @pytest.fixture(scope="session")

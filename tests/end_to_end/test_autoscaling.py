@@ -5,18 +5,16 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from clusters import Site
-from hosts import network
-from labs import ON_HOSTS, rows, until
+from hosts import on_hosts
+from labs import rows, until
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID, FAKE_HEAD_NODE_TYPE
 
-pytestmark = ON_HOSTS
+pytestmark = on_hosts()
 
 FILE = Path(__file__).parents[2] / "cluster.yaml"
 IDLE_MINUTES = 1.0  # a node that has come is asked what it is before it trains, slowly on a busy machine
@@ -65,13 +63,6 @@ def without_a_cloud(address: str) -> dict[str, Any]:
 def _small(kind: dict[str, Any]) -> dict[str, Any]:
     resources = {name: min(amount, 1) for name, amount in kind["resources"].items()}
     return {**kind, "node_config": {}, "resources": {**resources, "object_store_memory": 100_000_000}}
-
-
-@pytest.fixture
-def site(lab: Any, tmp_path: Path) -> Iterator[Site]:
-    (tmp_path / "hosts").mkdir()
-    with network(tmp_path / "hosts", lab.folder) as net:
-        yield Site(net, tmp_path, lab.folder, lab.environment)
 
 
 def test_nodes_come_for_a_study_and_go_when_they_idle(site: Site, lab: Any) -> None:

@@ -9,14 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from hosts import Host, network, refusal
+from hosts import Host, network, on_hosts
 
-WITHOUT = refusal() or ("" if shutil.which("nft") else "needs nft")
-pytestmark = [
-    pytest.mark.skipif(bool(WITHOUT), reason=WITHOUT or "nft is there"),
-    pytest.mark.slow,
-    pytest.mark.hosts,
-]
+pytestmark = on_hosts("" if shutil.which("nft") else "needs nft")
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "close-ports.sh"
 LISTEN = (

@@ -9,20 +9,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
 from clusters import Site
-from hosts import network, refusal
+from hosts import network, on_hosts
 from labs import rows
 
-WITHOUT_JOBS = (
-    not importlib.util.find_spec("aiohttp_cors") and "ray[default], which has jobs, is not installed"
-)
-pytestmark = [
-    pytest.mark.skipif(bool(refusal() or WITHOUT_JOBS), reason=refusal() or WITHOUT_JOBS or "they are there"),
-    pytest.mark.timeout(3600),
-    pytest.mark.slow,
-    pytest.mark.hosts,
-]
+HAS_JOBS = importlib.util.find_spec("aiohttp_cors") is not None
+pytestmark = on_hosts("" if HAS_JOBS else "ray[default], which has jobs, is not installed")
 
 PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
 

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from clusters import CREDENTIALS, Site, object_store, tracking_server
-from hosts import network
-from labs import ON_HOSTS, check_undisturbed, rows, tracked, until
+from hosts import on_hosts
+from labs import check_undisturbed, rows, tracked, until
 
-pytestmark = ON_HOSTS
+pytestmark = on_hosts()
 
 CUT_SECONDS = 60.0
-
-
-@pytest.fixture
-def site(lab: Any, tmp_path: Path) -> Iterator[Site]:
-    (tmp_path / "hosts").mkdir()
-    with network(tmp_path / "hosts", lab.folder) as net:
-        yield Site(net, tmp_path, lab.folder, lab.environment)
 
 
 def test_a_host_is_cut_off_for_a_minute_and_one_is_taken_away(

@@ -34,7 +34,7 @@ def doubled(scores, target, strength=1.0, **shared):
             ("", "\nclass Doubled(GeneralizedCrossEntropy):\n    pass\n"),
         ],
         f"{P}training/loss_table.py": [
-            ('    "focal": _own(tl.Focal),\n', '    "doubled": _own(tl.Doubled),\n'),
+            ('    "focal": _own(tl.Focal),\n', '    "doubled": _own(tl.Doubled),\n')
         ],
         f"{P}loss_catalogue.py": [
             ('    "active_passive_loss": Loss', '    "doubled": LossEntry("Doubled loss"),\n')
@@ -103,10 +103,7 @@ def halved(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Mod
     },
     "table format": {
         f"{P}reports/counts.py": [
-            (
-                "",
-                "def to_counts(table, metrics=()):\n    return f'{len(table.cells)} cells'\n",
-            )
+            ("", "def to_counts(table, metrics=()):\n    return f'{len(table.cells)} cells'\n")
         ],
         f"{P}reports/catalogue.py": [('    "latex": "result_tables', '    "counts": "counts:to_counts",\n')],
         "docs/report.md": [("", "\n`--format counts` writes the number of cells.\n")],

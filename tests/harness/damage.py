@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from in_process import Said, topk
-from made_records import make_record, make_wider_study
+from made_records import commit, make_record, make_wider_study
 
 from topk_platform import Claim, Contrast, Study
 from topk_platform.identity import Identity
@@ -94,9 +94,7 @@ def _run(ledger: Ledger, some: Sequence[TrialRecord]) -> None:
 
 def add(ledger: Ledger, table: delta.Writing, record: TrialRecord) -> None:
     """Commit one record by itself."""
-    from topk_platform.records.writer import ledger_table
-
-    table.append(ledger_table([record], table.schema))
+    commit(table, record)
     table.compact()
 
 

@@ -33,12 +33,7 @@ def copy_database(uri: str) -> None:
         shutil.copyfile(Path(_template().name) / "mlflow.db", path)
 
 
-def start_feed(
-    folder: Path | None,
-    ledger: Ledger,
-    uri: str | None = None,
-    pause: float = 0.01,
-) -> Feed:
+def start_feed(folder: Path | None, ledger: Ledger, uri: str | None = None, pause: float = 0.01) -> Feed:
     """Return a started feed, by default of MLflow's database in ``folder``, made if missing."""
     if uri is None and folder is not None:
         copy_database(tracking_uri(folder))

@@ -2,7 +2,7 @@
 
 What a host is made of is the kernel's: namespaces for network, mounts, processes and name, and an overlay over this
 machine's files, so that a host has the same programs and keeps what it writes to itself. Wants root, ``ip``,
-``unshare`` and ``nsenter``; see :func:`refusal`.
+``unshare`` and ``nsenter``; see :func:`on_hosts`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Host", "Network", "network", "refusal"]
+import pytest
+
+__all__ = ["Host", "Network", "network", "on_hosts"]
 
 _TOOLS = ("ip", "unshare", "nsenter", "mount", "chroot")
 _ALONE = ["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
@@ -50,6 +52,13 @@ def refusal() -> str:
     )
     subprocess.run(["ip", "link", "delete", f"topk-{os.getpid()}"], check=False, capture_output=True)
     return "this system makes no bridges" if made.returncode else ""
+
+
+def on_hosts(lacking: str = "") -> list[pytest.MarkDecorator]:
+    """Return the marks of tests on hosts, which are left out where none can be made or something else is lacking."""
+    why = refusal() or lacking
+    marks = pytest.mark.slow, pytest.mark.hosts, pytest.mark.timeout(3600)
+    return [*marks, pytest.mark.skipif(bool(why), reason=why or "they can be made")]
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The command ``topk`` run in this process."""
+"""The command ``topk`` run in this process, and modules for it that no file has."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
 
 from topk_platform.cli import main
 
-__all__ = ["Said", "topk"]
+__all__ = ["Said", "offer", "topk"]
 
 
 class Said(NamedTuple):
@@ -37,3 +38,10 @@ def topk(*words: str | Path) -> Said:
     ):
         main()
     return Said(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def offer(patch: pytest.MonkeyPatch, module: str, **attributes: Any) -> None:
+    """Let commands find a study, or a function that returns one, in a module of this name."""
+    made = ModuleType(module)
+    vars(made).update(attributes)
+    patch.setitem(sys.modules, module, made)

@@ -20,23 +20,17 @@ from typing import IO, Any
 
 import pytest
 from feeds import runs
-from hosts import refusal
 from in_process import topk
 
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 
-__all__ = ["IN_PROC", "ON_HOSTS", "Lab", "MlflowServer", "Reference", "SharedLab"]
+__all__ = ["IN_PROC", "Lab", "MlflowServer", "Reference", "SharedLab"]
 __all__ += ["answers", "check_loopback", "check_undisturbed", "listening", "rows", "tracked", "until"]
 
-_LONG = pytest.mark.timeout(3600)
 IN_PROC = [
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
-    _LONG,
-]
-ON_HOSTS = [
-    pytest.mark.skipif(bool(refusal()), reason=refusal() or "hosts can be made"),
-    *(_LONG, pytest.mark.slow, pytest.mark.hosts),
+    pytest.mark.timeout(3600),
 ]
 
 PATIENCE = 900.0  # seconds, of which nothing takes a tenth: what waits for longer waits in vain

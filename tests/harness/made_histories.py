@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from topk_platform import Arm, Study
+from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmHistory
 from topk_platform.records.per_image import Ranks
-from topk_platform.results import Table, build_table
+from topk_platform.results import Cell, Table, build_table, estimate
+from topk_platform.results.cells import marked
 from topk_platform.results.runs import Runs
 from topk_platform.specs import Phase, Trial
 
-__all__ = ["make_history", "make_row", "make_runs", "make_table"]
+__all__ = ["make_gains_table", "make_history", "make_row", "make_runs", "make_table"]
 
 Tests = float | Mapping[str, float | None]
 """A run's test results by metric, or one for all metrics."""
@@ -46,6 +50,51 @@ def make_history(study: Study, arm: Arm, tests: Sequence[Tests], chosen: int = 0
 def make_table(study: Study, tests: Callable[[Arm], Sequence[Tests]]) -> Table:
     """Return the table of a study whose arms have these test results, by seed."""
     return build_table(study, {study.arm_id(arm): make_history(study, arm, tests(arm)) for arm in study.arms})
+
+
+JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
+"""Of seeds, around a mean."""
+
+
+def make_gains_table(
+    study: Study,
+    gains: Mapping[tuple[str, str], float],
+    *,
+    seeds: int = 5,
+    lost: int = 0,
+    covers: str = "seeds",
+    **fields: Any,
+) -> Table:
+    """Return a table in top-3 of losses by regimes: by how much each is above the first loss, which has some 70 %.
+
+    Args:
+        study: The study, of one network.
+        gains: The differences by loss and regime, 0 for those left out.
+        seeds: How many confirmations have ended well.
+        lost: How many more of the second loss have diverged.
+        covers: What the intervals are said to cover.
+        fields: Further fields of the table.
+    """
+    losses, regimes = (
+        tuple(dict.fromkeys(names))
+        for names in zip(*((arm.loss.label, arm.regime.name) for arm in study.arms), strict=True)
+    )
+    cells, rows = {}, {}
+    for regime, loss in itertools.product(regimes, losses):
+        diverged = lost if loss == losses[1] else 0
+        apart = [gains.get((loss, regime), 0.0) + j for j in JITTER[:seeds]]
+        value, difference = (
+            replace(estimate(v), covers=covers) for v in ([0.7 + gap for gap in apart], apart)
+        )
+        cell = Cell(
+            value,
+            None if loss == losses[0] else difference,
+            confirmed=Tally(completed=seeds, diverged=diverged),
+        )
+        cells[loss, regime, "top3"] = cell, Tally(completed=seeds)
+        ends = ["completed"] * seeds + ["diverged"] * diverged
+        rows[loss, regime] = {seed: {"status": status} for seed, status in enumerate(ends)}
+    return Table(study, losses, regimes, marked(cells), {}, confirmations=rows, **fields)
 
 
 def make_runs(

@@ -12,10 +12,12 @@ from made_studies import FIRST, RATE, searched, small_study
 from topk_platform import Choice, Int, Loss, Recipe, Study
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.per_image import save_guesses, save_ranks
+from topk_platform.records.storage.delta import Writing
 from topk_platform.records.storage.store import Store
-from topk_platform.specs import EpochRecord, Phase, Trial, TrialRecord
+from topk_platform.records.writer import ledger_table
+from topk_platform.specs import EpochRecord, Phase, Scalar, Trial, TrialRecord
 
-__all__ = ["a_row", "filled", "keep_made_up", "make_record", "make_study", "make_wider_study"]
+__all__ = ["a_row", "commit", "filled", "keep_made_up", "make_record", "make_study", "make_wider_study"]
 
 
 def make_study(*more: Loss) -> Study:
@@ -38,13 +40,14 @@ def make_record(
     status: str = "completed",
     top3: float = 0.5,
     code: str = "c",
+    values: Mapping[str, Scalar] | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> TrialRecord:
     """Return the record of a trial that nobody trained."""
     chosen = study.arms[arm]
     phase: Phase = "confirm" if seed else "search"
     of_arm = (study.name, study.arm_id(chosen), chosen, study.topk)
-    trial = Trial(*of_arm, phase, number, seed, 0, chosen.loss.first, "f", code)
+    trial = Trial(*of_arm, phase, number, seed, 0, values or chosen.loss.first, "f", code)
     metrics = dict.fromkeys(study.metrics, top3)
     epochs = tuple(EpochRecord(e, 1.0 / e, metrics, 0.5, 0.1) for e in (1, 2))
     why, tested = "" if status == "completed" else "why", metrics if seed else None
@@ -59,6 +62,11 @@ def filled(folder: Path | str, study: Study, *records: TrialRecord) -> Ledger:
         for record in records:
             writer.put(record)
     return ledger
+
+
+def commit(table: Writing, *records: TrialRecord) -> None:
+    """Commit records at once, and by themselves."""
+    table.append(ledger_table(records, table.schema))
 
 
 def a_row(key: str, **sums: str) -> dict[str, str]:

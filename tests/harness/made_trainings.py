@@ -61,11 +61,7 @@ def state_of(study: Study, records: Sequence[TrialRecord] = ()) -> StudyProgress
 
 
 def run_on(
-    study: Study,
-    workers: int,
-    seed: int,
-    records: Sequence[TrialRecord] = (),
-    most: float = math.inf,
+    study: Study, workers: int, seed: int, records: Sequence[TrialRecord] = (), most: float = math.inf
 ) -> list[TrialRecord]:
     """Run what is missing of a study, or so many trials of it; return the records of before and the new ones."""
     progress, order = state_of(study, records), random.Random(seed)

@@ -14,9 +14,7 @@ YOUNG = 10_000  # objects that the collector lets come together, by default 700
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(
-    file_path: Path,
-) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Look for examples in docstrings only in files that have some, about one in five."""
     collectors = yield
     if not collectors or b">>>" in file_path.read_bytes():

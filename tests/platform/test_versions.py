@@ -35,14 +35,7 @@ from topk_platform.models import MODELS
 from topk_platform.specs import CONDITIONS
 from topk_platform.specs.recipe import OPTIMIZERS
 from topk_platform.training.loss_table import LOSSES
-from topk_platform.versions import (
-    KINDS,
-    VERSIONS,
-    components_of,
-    differences,
-    loaded_version,
-    version_of,
-)
+from topk_platform.versions import KINDS, VERSIONS, components_of, differences, loaded_version, version_of
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import ray
 from driven import replace_ray, run_in_process
+from in_process import topk
 from labs import Lab, answers, until
 from made_records import keep_made_up
 
@@ -70,9 +71,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-Topk = Callable[..., tuple[int, str, str]]
-
-
 BAD = """
 run nothing_like_it | unknown study 'nothing_like_it' (known: berrada2018_imagenet
 run ../digits | not a path
@@ -111,7 +109,7 @@ new arrays_of_mine --from LAB.py --size 64 | --size is for
 
 
 @pytest.mark.parametrize("line", BAD.strip().splitlines())
-def test_bad_input_is_one_line_and_leaves_nothing(topk: Topk, lab: Path, line: str) -> None:
+def test_bad_input_is_one_line_and_leaves_nothing(lab: Path, line: str) -> None:
     command, message = line.replace("LAB", "lab_of_bad_things").split(" | ")
     arguments = ["" if word == "BLANK" else word for word in command.split()]
     before = sorted(path.name for path in lab.iterdir() if path.name != "__pycache__")
@@ -128,9 +126,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(topk: Topk, lab: Path, line: s
         ({"study": "digits", "schema_version": 99}, "schema version 99"),
     ],
 )
-def test_a_store_of_something_else_is_left_alone(
-    topk: Topk, lab: Path, mark: dict[str, object], message: str
-) -> None:
+def test_a_store_of_something_else_is_left_alone(lab: Path, mark: dict[str, object], message: str) -> None:
     folder = lab / "runs" / "digits"
     folder.mkdir(parents=True)
     (folder / "ledger.json").write_bytes(with_checksum(mark))
@@ -142,7 +138,7 @@ def test_a_store_of_something_else_is_left_alone(
 
 @pytest.mark.parametrize(("status", "expected"), [("completed", 0), ("diverged", 1), ("failed", 1)])
 def test_a_study_without_a_result_does_not_end_well(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch, status: Status, expected: int
+    monkeypatch: pytest.MonkeyPatch, status: Status, expected: int
 ) -> None:
     def train(trials: Sequence[Trial], store: Store) -> Iterator[TrialRecord]:
         for trial in trials:
@@ -157,7 +153,7 @@ def test_a_study_without_a_result_does_not_end_well(
 
 
 def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_own(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def leave(study: Study, progress: StudyProgress, *_: object) -> Outcome:
         (trial,) = progress.next_trials()
@@ -178,7 +174,7 @@ def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_
 
 
 def test_without_a_terminal_status_prints_each_state_below_the_last(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "runs" / "b").mkdir(parents=True)
     Mark("b").write(Store.open(tmp_path / "runs" / "b"))
@@ -192,13 +188,13 @@ def test_without_a_terminal_status_prints_each_state_below_the_last(
     assert topk("status", "--watch")[1].count("b: 0 trials ended") == 2
 
 
-def test_plan_counts_and_estimates_and_writes_nothing(topk: Topk, lab: Path) -> None:
+def test_plan_counts_and_estimates_and_writes_nothing(lab: Path) -> None:
     code, out, _ = topk("plan", "lab_of_bad_things:searching", "--trials", "3", "--seeds", "2")
     assert code == 0 and "0/3" in out and "5 trials left" in out and "(guess)" in out
     assert not (lab / "runs").exists()
 
 
-def test_an_error_in_the_users_code_is_not_the_programs(topk: Topk, lab: Path) -> None:
+def test_an_error_in_the_users_code_is_not_the_programs(lab: Path) -> None:
     """One that only a plan's timing meets, as it comes with the first validation."""
     code, _, err = topk("plan", "lab_of_bad_things:bad_validation")
     message, _, file = err.strip().rpartition("; its traceback is in ")
@@ -209,7 +205,7 @@ def test_an_error_in_the_users_code_is_not_the_programs(topk: Topk, lab: Path) -
 
 
 def test_a_study_for_a_gpu_is_refused_where_there_is_none_and_planned(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch, lab: Path
+    monkeypatch: pytest.MonkeyPatch, lab: Path
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     code, out, err = topk("run", "lab_of_bad_things:on_gpu")
@@ -236,7 +232,7 @@ def test_sigterm_ends_the_ui_with_all_its_processes(lab: Path) -> None:
     until(lambda: not own.running(), "everything is gone")
 
 
-def test_a_journal_that_exists_is_left_alone(topk: Topk, lab: Path) -> None:
+def test_a_journal_that_exists_is_left_alone(lab: Path) -> None:
     (lab / "mine.journal").write_text("{}")
     code, _, err = topk("export", "digits", "--format", "optuna", "--to", "mine.journal")
     assert code == 2 and "--to must be a new file" in err and (lab / "mine.journal").read_text() == "{}"

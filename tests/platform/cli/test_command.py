@@ -10,7 +10,6 @@ import pkgutil
 import re
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 import typer
+from in_process import topk
 from typer.testing import CliRunner
 
 from topk_platform.cli import app
@@ -36,8 +36,6 @@ from topk_platform.running.watching import Event
 ROOT = Path(__file__).parents[3]
 GROUP = typer.main.get_command(app)
 COMMANDS = {name: load_command(name) for name in LISTED}
-
-Topk = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +99,7 @@ export digits --to f.json.gz --format findings | reports.findings_export.finding
     ],
 )
 def test_the_value_of_an_option_arrives_and_changes_no_other(
-    command: str, function: str, option: str, topk: Topk, monkeypatch: pytest.MonkeyPatch
+    command: str, function: str, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, _, value = option.partition("=")
     name, _, keyword = name.partition(":")
@@ -167,7 +165,7 @@ def test_a_program_is_notified_of_an_interrupt_and_of_what_is_left(
     assert err.count("\n") == 2 and len(seen) == 4
 
 
-def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
+def test_bad_input_is_a_line_and_with_debug_a_traceback_too() -> None:
     for arguments in (["--debug", "table", "digit"], ["table", "digit", "--debug"]):
         code, out, err = topk(*arguments)
         assert (code, out) == (Exit.BAD_INPUT, "")
@@ -176,9 +174,7 @@ def test_bad_input_is_a_line_and_with_debug_a_traceback_too(topk: Topk) -> None:
 
 
 @pytest.mark.parametrize("command", ["table", "run"])
-def test_what_the_store_holds_and_nobody_defines_here_is_reported(
-    command: str, topk: Topk, tmp_path: Path
-) -> None:
+def test_what_the_store_holds_and_nobody_defines_here_is_reported(command: str, tmp_path: Path) -> None:
     (tmp_path / "runs" / "my-study").mkdir(parents=True)
     (tmp_path / "runs" / "my-study" / "ledger.json").write_text("{}")
     code, out, err = topk(command, "my-study")
@@ -187,7 +183,7 @@ def test_what_the_store_holds_and_nobody_defines_here_is_reported(
 
 
 def test_a_working_folder_that_was_deleted_is_named_in_one_line(
-    topk: Topk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
@@ -195,9 +191,7 @@ def test_a_working_folder_that_was_deleted_is_named_in_one_line(
     assert topk("list") == (2, "", "topk: the working folder has been deleted: change to another one\n")
 
 
-def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_error_is_a_line_and_its_traceback_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topk_platform.cli.list_command.known_studies", None)
     code, out, err = topk("list")
     assert (code, out, len(err.splitlines())) == (Exit.UNEXPECTED, "", 1)
@@ -267,9 +261,7 @@ class Point:
         self.name, self.value = name, value
 
 
-def test_what_packages_bring_is_listed_and_runs_by_its_name(
-    topk: Topk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_packages_bring_is_listed_and_runs_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     brought = {
         "topk.studies": [Point("birds", "topk_studies:digits")],
         "topk.losses": [Point("brier", "birds_lab:Brier")],
@@ -294,7 +286,7 @@ def test_what_packages_bring_is_listed_and_runs_by_its_name(
         ("samplers", r"^TPE  +A tree of Parzen estimators"),
     ],
 )
-def test_the_names_that_a_study_may_use_are_listed(kind: str, line: str, topk: Topk) -> None:
+def test_the_names_that_a_study_may_use_are_listed(kind: str, line: str) -> None:
     assert re.search(line, topk("list", kind)[1], re.MULTILINE)
     assert all(json.loads(topk("list", kind, "--json")[1]).values()), "each has a text"
     assert "did you mean 'losses'" in topk("list", "loses")[2]
@@ -309,7 +301,7 @@ def test_the_names_that_a_study_may_use_are_listed(kind: str, line: str, topk: T
     ],
 )
 def test_a_shell_completes_commands_studies_and_options(
-    line: str, offered: set[str], topk: Topk, monkeypatch: pytest.MonkeyPatch
+    line: str, offered: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As bash asks, by environment variables of the shell's script."""
     monkeypatch.setenv("_TOPK_COMPLETE", "complete_bash")
@@ -319,11 +311,10 @@ def test_a_shell_completes_commands_studies_and_options(
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    ["status --store=~/x", "export letters_quick --format csv --store ~/x --to=~/t.csv"],
+    "arguments", ["status --store=~/x", "export letters_quick --format csv --store ~/x --to=~/t.csv"]
 )
 def test_a_home_folder_is_never_a_folder_called_tilde(
-    topk: Topk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str
 ) -> None:
     """Shells leave it as it is after an equals sign; a folder called ~ has cost people their home folder."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

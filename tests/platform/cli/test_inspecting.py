@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from in_process import topk
 from made_studies import small_study
 
 from topk_platform import versions
@@ -65,7 +66,7 @@ def recorded(fingerprint: str = "", **versions_then: str) -> str:
 
 
 @pytest.fixture
-def replay(monkeypatch: pytest.MonkeyPatch, topk: Replay) -> Replay:
+def replay(monkeypatch: pytest.MonkeyPatch) -> Replay:
     def call(*arguments: str) -> tuple[int, str, str]:
         forget(monkeypatch)
         return topk("replay", *arguments)
@@ -148,7 +149,7 @@ def test_missing_modules_and_other_data_are_no_difference(
     [("::1", "[::1]", False), ("127.0.0.1", "127.0.0.1", False), ("10.0.0.1", "10.0.0.1", True)],
 )
 def test_the_ui_listens_where_it_should_and_warns_where_others_reach_it(
-    host: str, address: str, warned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topk: Replay
+    host: str, address: str, warned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MLflow asks for no password; its version of IPv6 needs a socket of another family."""
     (tmp_path / "mlflow.db").touch()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from in_process import offer, topk
 from made_studies import FIRST, RATE, searched, small_study
 
 from topk_platform import (
@@ -39,10 +38,7 @@ from topk_platform.testing import fake_run
 
 CE = searched()
 SVM = Loss("smooth_topk_svm", {**RATE, "tau": Float(0.01, 10, log=True)}, {**FIRST, "tau": 1.0})
-SAMPLES = {
-    "samples": Choice((None, 1, 10)),
-    "epsilon": Float(0.01, 10, log=True, when={"samples": (1, 10)}),
-}
+SAMPLES = {"samples": Choice((None, 1, 10)), "epsilon": Float(0.01, 10, log=True, when={"samples": (1, 10)})}
 PHOTOS = {
     "of": "image_folder",
     "folder": "nowhere",
@@ -130,15 +126,11 @@ def score(trial: Trial) -> float:
 
 
 @pytest.fixture
-def read_all(
-    topk: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., None]:
+def read_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
     """Read a study in the store ``runs`` by every command, in every format; the page has every plot."""
 
     def read(study: Study, refused: str = "") -> None:
-        module = ModuleType("kinds")
-        vars(module).update(study=study)
-        monkeypatch.setitem(sys.modules, "kinds", module)
+        offer(monkeypatch, "kinds", study=study)
         monkeypatch.chdir(tmp_path)
         for command in (*READING, *(["table kinds:study --claims"] if study.claims else [])):
             name, *words = command.split()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from in_process import topk
 from shipped import shipped
 
 from topk_platform.cli.nearest import rule, seen
 from topk_platform.results.findings_schema import Situation
 
-Topk = Callable[..., tuple[int, str, str]]
 NOISY = Situation(100, 45_000, 1.0, 0.8, 5)
 
 
@@ -31,15 +30,14 @@ def test_what_was_searched_once_was_not_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("imbalance", "noise", "losses"),
-    [(1, 0.0, 1), (1, 0.4, 1), (1, 0.8, 3), (100, 0.0, 2), (100, 0.8, 2)],
+    ("imbalance", "noise", "losses"), [(1, 0.0, 1), (1, 0.4, 1), (1, 0.8, 3), (100, 0.0, 2), (100, 0.8, 2)]
 )
 def test_the_rule_is_one_sentence(imbalance: float, noise: float, losses: int) -> None:
     sentence, named = rule(Situation(100, 45_000, imbalance, noise, 5))
     assert sentence.endswith(".") and len(named) == losses and named[0] == "cross_entropy"
 
 
-def test_the_command_says_what_was_seen_then_the_rule_then_what_to_search(topk: Topk) -> None:
+def test_the_command_says_what_was_seen_then_the_rule_then_what_to_search() -> None:
     code, out, _ = topk("nearest", "--classes", "100", "--images", "450", "--noise", "0.8")
     lines = out.splitlines()
     assert code == 0 and lines[0] == "Your data: 100 classes, 450 images of each, noise 0.8, K = 5."
@@ -48,7 +46,7 @@ def test_the_command_says_what_was_seen_then_the_rule_then_what_to_search(topk: 
     assert lines[-1].endswith(": cross_entropy, smooth_topk_svm, soft_topk_loss, topk_transition.")
 
 
-def test_ones_own_study_comes_first_by_its_own_marks(topk: Topk, tmp_path: Path) -> None:
+def test_ones_own_study_comes_first_by_its_own_marks(tmp_path: Path) -> None:
     (result,) = (findings for findings in shipped() if findings.study.name == "photos_tail")
     (tmp_path / "mine.json.gz").write_bytes(result.to_bytes())
     code, out, _ = topk("nearest", str(tmp_path / "mine.json.gz"))
@@ -59,6 +57,6 @@ def test_ones_own_study_comes_first_by_its_own_marks(topk: Topk, tmp_path: Path)
     assert "(photos_tail" not in out
 
 
-def test_without_a_study_or_its_numbers_the_error_says_what_to_give(topk: Topk) -> None:
+def test_without_a_study_or_its_numbers_the_error_says_what_to_give() -> None:
     code, _, err = topk("nearest", "--classes", "10")
     assert code == 2 and "give --classes and --images" in err

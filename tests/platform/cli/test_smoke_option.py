@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from in_process import offer, topk
 from made_studies import small_study
 
 from topk_platform import Study
@@ -25,22 +26,18 @@ def test_every_command_on_one_study_has_it() -> None:
 
 @pytest.mark.slow
 def test_what_a_smoke_run_left_is_found(
-    tmp_path: Path,
-    train_study: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    topk: Callable[..., tuple[int, str, str]],
+    tmp_path: Path, train_study: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train_study(made().smoke(), tmp_path / "runs")
-    (tmp_path / "quick_lab.py").write_text(Path(__file__).read_text())
+    offer(monkeypatch, "quick_lab", made=made)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
     for command, code, said in (
         ("status quick --smoke", 0, "quick-smoke: 2 trials ended"),
         ("status quick_lab:made --smoke", 0, "quick-smoke: 2 trials ended"),
         ("status --smoke", 2, "--smoke is for one study: name it"),
         ("repair quick --smoke", 0, "nothing is damaged"),
         ("repair quick_lab:made --smoke", 0, "nothing is damaged"),
-        ("repair quick_lab:mode --smoke", 2, "did you mean 'made'? (known: made, "),
+        ("repair quick_lab:mode --smoke", 2, "did you mean 'made'? (known: made)"),
         ("sync quick_lab:made --smoke --mlflow sqlite:///mlflow.db", 0, "has all of quick-smoke"),
         ("repair quick-smoke --smoke", 0, "nothing is damaged"),
         ("table quick_lab:made --claims --smoke", 2, "study quick-smoke has no claims: a smoke run has none"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from in_process import offer
 from made_studies import searched, small_study
 
 import topk_platform
@@ -16,7 +17,7 @@ from topk_platform.cli.app import COMMANDS, load_command
 from topk_platform.cli.studies import as_reference, load_study, requested_study
 from topk_platform.reports.words import command, more_searches
 
-LAB = "suggesting_lab"
+LAB, REFERENCE = "suggesting_lab", "suggesting_lab:made"
 BUDGET = ("searches", "trials", "seeds")
 PLACES = {"store": "my runs", "data": "photos"}
 
@@ -25,30 +26,27 @@ def made() -> Study:
     return small_study(name="my-study", models=["linear"], k=2, seeds=2)
 
 
-@pytest.fixture
-def reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / f"{LAB}.py").write_text(Path(__file__).read_text())
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return f"{LAB}:made"
+@pytest.fixture(autouse=True)
+def _with_a_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, LAB, made=made)
 
 
-def test_suggested_commands_name_the_reference(reference: str) -> None:
-    study = load_study(reference)
-    assert command("run", study, given={}) == f"topk run {reference}"
-    smoke = requested_study(reference, smoke=True)
-    assert command("plot", smoke, "topk", given={}) == f"topk plot {reference} topk --smoke"
-    assert load_study(reference.partition(":")[0] + ":made").name == "my-study"
+def test_suggested_commands_name_the_reference() -> None:
+    study = load_study(REFERENCE)
+    assert command("run", study, given={}) == f"topk run {REFERENCE}"
+    smoke = requested_study(REFERENCE, smoke=True)
+    assert command("plot", smoke, "topk", given={}) == f"topk plot {REFERENCE} topk --smoke"
     assert command("plot", made().smoke(), "topk", given={}) == "topk plot my-study topk --smoke"
 
 
 def test_a_typo_in_a_reference_is_answered_with_the_studies_of_its_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = "from suggesting_lab import made as _made\nstudy = _made()\ndef photos(): ...\nnumber = 3\n"
-    (tmp_path / f"{LAB}.py").write_text(Path(__file__).read_text())
-    (tmp_path / "typo_birds.py").write_text(own)
-    (tmp_path / "typo_numbers.py").write_text("number = 3\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    def photos() -> None: ...
+
+    photos.__module__ = "typo_birds"
+    offer(monkeypatch, "typo_birds", study=made(), photos=photos, number=3)
+    offer(monkeypatch, "typo_numbers", number=3)
     said = r"^unknown study: module 'typo_birds' has no 'studdy': did you mean 'study'\? \(known: photos, study\)$"
     with pytest.raises(UserError, match=said):
         load_study("typo_birds:studdy")
@@ -63,7 +61,6 @@ def test_a_typo_in_a_reference_is_answered_with_the_studies_of_its_module(
 def test_a_file_stands_for_the_only_study_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "flock").mkdir()
     source = f"from {LAB} import made\nstudy = made()\n"
-    (tmp_path / f"{LAB}.py").write_text(Path(__file__).read_text())
     (tmp_path / "one_bird.py").write_text(source)
     (tmp_path / "flock" / "two_birds.py").write_text(f"{source}other = made()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -88,9 +85,9 @@ def test_suggested_commands_have_the_places_that_they_take() -> None:
     assert command("report", made(), given={"store": "runs"}) == "topk report my-study"
 
 
-def test_neither_the_reference_nor_the_changed_budget_is_stored(reference: str) -> None:
+def test_neither_the_reference_nor_the_changed_budget_is_stored() -> None:
     bare = made()
-    for study in (load_study(reference), bare.with_budget(seeds=2)):
+    for study in (load_study(REFERENCE), bare.with_budget(seeds=2)):
         assert study == bare and study.to_json() == bare.to_json() and repr(study) == repr(bare)
         assert list(map(study.arm_id, study.arms)) == list(map(bare.arm_id, bare.arms))
 

@@ -102,11 +102,7 @@ def test_a_record_of_a_store_names_files_of_ones_own_and_no_installed_code(
 @pytest.mark.parametrize(
     ("options", "sampler", "why"),
     [
-        (
-            {"of": "subprocess:run", "args": "true", "shell": True},
-            TPE(),
-            "dataset is 'subprocess:run'",
-        ),
+        ({"of": "subprocess:run", "args": "true", "shell": True}, TPE(), "dataset is 'subprocess:run'"),
         ({"of": "letters", "backbone": "os:getcwd"}, TPE(), "backbone is 'os:getcwd'"),
         ({"of": "letters"}, OptunaSampler("os:getcwd"), "sampler is 'os:getcwd'"),
     ],

@@ -10,18 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topk_platform import (
-    Arm,
-    Float,
-    Loss,
-    Model,
-    OwnPruner,
-    Protocol,
-    Quantile,
-    Recipe,
-    Regime,
-    UserError,
-)
+from topk_platform import Arm, Float, Loss, Model, OwnPruner, Protocol, Quantile, Recipe, Regime, UserError
 from topk_platform.protocol import stopping_values
 from topk_platform.protocol.pruning import rung_epochs
 from topk_platform.protocol.search_progress import Ended

@@ -106,12 +106,7 @@ def test_a_budget_given_with_the_searches_is_shared_out_among_them() -> None:
     assert result.with_budget(searches=1).trials == 4
 
 
-@given(
-    count=st.integers(1, 4),
-    more=st.integers(1, 3),
-    each=st.integers(1, 6),
-    size=st.integers(1, 4),
-)
+@given(count=st.integers(1, 4), more=st.integers(1, 3), each=st.integers(1, 6), size=st.integers(1, 4))
 def test_numbers_seeds_and_blocks_do_not_change_with_more_searches(
     count: int, more: int, each: int, size: int
 ) -> None:

@@ -2,16 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from topk_platform import (
-    TPE,
-    Choice,
-    Float,
-    Int,
-    Loss,
-    Protocol,
-    Quantile,
-    Recipe,
-)
+from topk_platform import TPE, Choice, Float, Int, Loss, Protocol, Quantile, Recipe
 from topk_platform.protocol import stopping_values
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.protocol.suggest import frozen_trial, suggest, to_optuna

@@ -7,11 +7,11 @@ Where this fails and no reader is at fault, as after a spec lost a field, stores
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import kept_store
 import pytest
+from in_process import topk
 
 from topk_platform import Study, load_model
 from topk_platform.errors import StoreError
@@ -24,8 +24,6 @@ from topk_platform.records.storage.store import Store
 STUDY = "kept_store:study"
 TOP3 = {"cross_entropy": 0.981944, "smooth_topk_svm": 0.794444}
 MOST_BYTES = 60_000
-
-Topk = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -51,7 +49,7 @@ def test_every_kept_store_is_small_and_those_of_other_schemas_are_refused(tmp_pa
             Ledger.open(Store.open(folder), kept_store.study().name)
 
 
-def test_the_table_is_that_of_the_day_it_was_made(store: str, topk: Topk) -> None:
+def test_the_table_is_that_of_the_day_it_was_made(store: str) -> None:
     code, printed, _ = topk("table", STUDY, "--store", store, "--metric", "top3", "--json")
     assert code == 0
     means = {row["loss"]: (row["mean"], row["n"]) for row in json.loads(printed)}
@@ -60,7 +58,7 @@ def test_the_table_is_that_of_the_day_it_was_made(store: str, topk: Topk) -> Non
         assert topk("table", STUDY, "--store", store, *more)[0] == 0
 
 
-def test_the_status_is_that_of_a_finished_study(store: str, topk: Topk) -> None:
+def test_the_status_is_that_of_a_finished_study(store: str) -> None:
     code, printed, _ = topk("status", "--store", store, "--json")
     (shown,) = json.loads(printed)
     names = ("study", "recorded", "not_counted", "left")
@@ -68,7 +66,7 @@ def test_the_status_is_that_of_a_finished_study(store: str, topk: Topk) -> None:
     assert [(arm["done"], arm["total"]) for arm in shown["arms"]] == [(4, 4)] * 2
 
 
-def test_its_report_and_its_exports_are_made(store: str, topk: Topk, tmp_path: Path) -> None:
+def test_its_report_and_its_exports_are_made(store: str, tmp_path: Path) -> None:
     report, out = tmp_path / "report.md", tmp_path / "model"
     assert topk("report", STUDY, "--store", store, "--format", "md", "--to", str(report))[0] == 0
     assert "98.2" in report.read_text() and "79.4" in report.read_text()

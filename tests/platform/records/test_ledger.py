@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from made_records import filled, make_wider_study
+from made_records import commit, filled, make_wider_study
 from made_records import make_record as record
 
 from topk_platform import Study
@@ -26,8 +26,8 @@ from topk_platform.records.snapshot import is_current, write_snapshot
 from topk_platform.records.storage import delta
 from topk_platform.records.storage.checked_json import Mark, with_checksum
 from topk_platform.records.storage.store import MARK, Store
-from topk_platform.records.writer import Writer, ledger_schema, ledger_table
-from topk_platform.specs import Trial, TrialRecord
+from topk_platform.records.writer import Writer, ledger_schema
+from topk_platform.specs import Trial
 from topk_platform.versions import version_of
 from topk_studies import digits
 
@@ -75,10 +75,6 @@ def test_what_a_study_gains_or_loses_moves_no_old_row(tmp_path: Path, study: Stu
     assert Counter(map(str, trials["param.samples"].to_pylist())) == {"3": 1, "None": 3}
     assert "a" in trials["param.mode"].to_pylist()
     assert trials["param.learning_rate"].to_pylist() == [0.1] * 4
-
-
-def ledger_rows(records: list[TrialRecord], table: delta.Writing) -> Any:
-    return ledger_table(records, table.schema)
 
 
 def test_trials_that_come_fast_share_a_commit(tmp_path: Path, study: Study) -> None:
@@ -131,10 +127,7 @@ def test_a_commit_that_fails_at_first_is_made_once(
 
 
 def test_parts_that_cannot_be_put_together_stop_nothing(
-    tmp_path: Path,
-    study: Study,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("compact", "tidy"):
         monkeypatch.setattr(delta.Writing, name, Mock(side_effect=StoreError("No space left on device")))
@@ -185,7 +178,7 @@ def test_no_cause_whatever_loses_a_trial_without_a_word(
         pytest.raises(StoreError, match="3 rows were written to the ledger, but 1 were committed"),
         ledger.writing(study) as writer,
     ):
-        writer.table.append(ledger_rows([record(study, 1)], writer.table))
+        commit(writer.table, record(study, 1))
 
 
 @pytest.mark.parametrize("back", [False, True])
@@ -221,7 +214,7 @@ def test_a_server_that_refuses_one_put_in_twenty_loses_and_doubles_nothing(
     ledger = Ledger.open(Store.open(busy_object_store.bucket()), "s")
     with ledger.writing(study) as writer:
         for number in range(30):  # one after the other, so that each is a commit
-            writer.table.append(ledger_rows([record(study, number)], writer.table))
+            commit(writer.table, record(study, number))
     assert busy_object_store.refused >= 3
     assert sorted(row["number"] for row in ledger.rows()) == list(range(30))
     assert len(ledger.read("epochs")) == 60
@@ -245,7 +238,7 @@ def test_a_driver_that_was_taken_over_from_writes_nothing_more(
             new = delta.Writing(ledger.store, ledger_schema(study.metrics))
             old.put(record(study, 2))
             old.flush()
-            new.append(ledger_rows([record(study, 1)], new))
+            commit(new, record(study, 1))
 
     with pytest.raises(StoreError, match="another process has taken over"):
         overtaken()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from in_process import topk
 
 from topk_platform import Study, UserError, table
 from topk_platform.errors import StoreError
@@ -22,8 +23,6 @@ from topk_studies import digits
 
 SMALL = digits().smoke().only(["*/mlp/cross_entropy", "*/mlp/smooth_topk_svm"])
 
-Topk = Callable[..., tuple[int, str, str]]
-
 
 def files_of(store: Path) -> dict[str, bytes]:
     folder = store / SMALL.name
@@ -36,7 +35,7 @@ def files_of(store: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_two_halves_of_digits_give_the_table_of_the_whole_bit_for_bit(
-    tmp_path: Path, train_study: Callable[[Study, Path], None], topk: Topk
+    tmp_path: Path, train_study: Callable[[Study, Path], None]
 ) -> None:
     halves = SMALL.only("balanced/*"), SMALL.only(["noise*", "long*"])
     for study, name in ((SMALL, "whole"), (halves[0], "a"), (halves[1], "b")):

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
+from made_records import commit
 from made_records import make_record as record
 
 from topk_platform import Study
@@ -21,7 +22,6 @@ from topk_platform.records.repairing import Repaired, repair
 from topk_platform.records.storage import checksums, delta
 from topk_platform.records.storage.opened import Opened
 from topk_platform.records.storage.store import Store
-from topk_platform.specs import TrialRecord
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",
@@ -208,7 +208,7 @@ def test_a_commit_that_was_killed_before_its_checksums_counts(
     def write() -> None:
         with ledger.writing(study) as writer:
             monkeypatch.setattr(checksums.Checksums, "write", Mock(side_effect=Killed))
-            writer.table.append(rows(record(study, 3), writer.table))
+            commit(writer.table, record(study, 3))
 
     with pytest.raises(Killed):
         write()
@@ -216,12 +216,6 @@ def test_a_commit_that_was_killed_before_its_checksums_counts(
     assert numbers(ledger) == [0, 1, 2, 3]
     assert repair("s", tmp_path) == Repaired()
     check_usable(ledger, study)
-
-
-def rows(made: TrialRecord, table: delta.Writing) -> Any:
-    from topk_platform.records.writer import ledger_table
-
-    return ledger_table([made], table.schema)
 
 
 @pytest.mark.slow
@@ -234,7 +228,7 @@ def test_checksums_stay_true_through_compaction_checkpoints_and_deletion(
     ledger = Ledger.open(Store.open(tmp_path), "s")
     with ledger.writing(study) as writer:
         for number in range(13):
-            writer.table.append(rows(record(study, number), writer.table))
+            commit(writer.table, record(study, number))
             writer.table.compact()
             assert numbers(ledger) == list(range(number + 1))
         assert len(Opened.of(ledger.store).table.file_uris()) < 13  # of 26 that were written
@@ -263,7 +257,7 @@ def checkpointed(tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch) 
         while len([*folder.glob("_delta_log/*.checkpoint.parquet")]) < 2:
             shutil.rmtree(sums, ignore_errors=True)
             shutil.copytree(folder / "_checksums", sums)
-            writer.table.append(rows(record(study, number), writer.table))
+            commit(writer.table, record(study, number))
             number += 1
         shutil.copytree(written, left, ignore=shutil.ignore_patterns("lease"))
     shutil.rmtree(left / "s" / "ledger" / "_checksums")
@@ -399,7 +393,7 @@ def test_a_study_in_an_object_store_is_repaired_too(bucket: str, study: Study) -
     ledger = Ledger.open(Store.open(bucket), "s")
     with ledger.writing(study) as writer:
         for number in range(2):
-            writer.table.append(rows(record(study, number), writer.table))
+            commit(writer.table, record(study, number))
     opened = Opened.of(ledger.store)
     part = next(path for path in opened.parts if path.startswith("kind=trials/"))
     log = f"{opened.folder}/{checksums.log_name(1)}"

@@ -4,48 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_histories import make_gains_table
 from made_studies import searched, small_study
 
 from topk_platform import Study
 from topk_platform.protocol import Tally
 from topk_platform.reports.answer import answer
-from topk_platform.results import Cell, Table, estimate
+from topk_platform.results import Table
 from topk_platform.results.cells import marked
 
 REGIMES = ("r0", "r1", "r2")
 LOSSES = ("cross_entropy", "ldam", "focal")
-JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
 
 
 def a_study() -> Study:
     return small_study(*map(searched, LOSSES), regimes=REGIMES, models=["linear"], topk=(3,), seeds=5)
 
 
-def a_table(gains: dict[tuple[str, str], float], seeds: int = 5, lost: int = 0, left: int = 0) -> Table:
-    """A table of losses by regimes, each so far above the baseline; of the first loss's cells, seeds were lost."""
-    study = a_study()
-    cells: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
-    for regime in REGIMES:
-        for loss in LOSSES:
-            gain = gains.get((loss, regime), 0.0)
-            tally = Tally(completed=seeds, diverged=lost if loss == LOSSES[1] else 0)
-            apart = [gain + j for j in JITTER[:seeds]]
-            difference = None if loss == LOSSES[0] else estimate(apart)
-            cells[loss, regime, "top3"] = (
-                Cell(estimate([0.7 + g for g in apart]), difference, confirmed=tally),
-                Tally(completed=seeds),
-            )
-    rows = {
-        (loss, regime): {s: {"status": "completed"} for s in range(seeds)}
-        | {10 + s: {"status": "diverged"} for s in range(lost if loss == LOSSES[1] else 0)}
-        for loss in LOSSES
-        for regime in REGIMES
-    }
-    return Table(study, LOSSES, REGIMES, marked(cells), {}, confirmations=rows, left=left)
+def a_table(gains: dict[tuple[str, str], float], **more: Any) -> Table:
+    return make_gains_table(a_study(), gains, **more)
 
 
 def without_baseline() -> Table:
@@ -128,7 +110,7 @@ GAIN = st.sampled_from([-0.2, -0.02, -0.005, 0.0, 0.005, 0.02, 0.2])
     st.dictionaries(st.tuples(st.sampled_from(LOSSES[1:]), st.sampled_from(REGIMES)), GAIN), st.integers(1, 5)
 )
 def test_whoever_is_called_better_is_marked_so(gains: dict[tuple[str, str], float], seeds: int) -> None:
-    table = a_table(gains, seeds)
+    table = a_table(gains, seeds=seeds)
     said = answer(table, "top3")
     named = set(re.findall(r"in (r\d), (\w+) by", said.partition("Worse")[0]))
     better = {(c, row) for (row, c, _), cell in table.cells.items() if cell.mark == "better"}

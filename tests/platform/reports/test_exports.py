@@ -6,37 +6,32 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import optuna
 import pytest
+from in_process import offer, topk
+from made_records import filled, make_record
 from made_studies import FIRST, RATE, searched, small_study
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from topk_platform import Arm, Float, Loss, Recipe, Study
+from topk_platform import Float, Loss, Recipe, Study
 from topk_platform.identity import Identity
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 from topk_platform.reports.exports import trials_csv
 from topk_platform.reports.optuna_journal import optuna_journal
-from topk_platform.specs import EpochRecord, Trial, TrialRecord
+from topk_platform.specs import TrialRecord
 from topk_platform.versions import versions_of
 
 ENDS = ("completed", "pruned", "diverged", "completed")
 
 
-Topk = Callable[..., tuple[int, str, str]]
-
-
 @pytest.fixture(scope="module")
 def study() -> Study:
-    return a_study()
-
-
-def a_study() -> Study:
     svm = Loss("smooth_topk_svm", {"tau": Float(0.1, 10)} | RATE, {"tau": 1.0} | FIRST)
     losses = (searched(), svm, "topk_hinge")
     return small_study(*losses, models=["linear"], recipe=Recipe(2), trials=4, seeds=2)
@@ -45,25 +40,25 @@ def a_study() -> Study:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, study: Study) -> Path:
     folder = tmp_path_factory.mktemp("tidy")
-    ledger, codes = Ledger.open(Store.open(folder), "s"), versions_of(study)
-    with ledger.writing(study) as writer:
+    codes = versions_of(study)
+    ledger = filled(folder, study, *records(study, codes))
+    with ledger.writing(study):
         ledger.identify({i: Identity(code, "f") for i, code in codes.items()})
-        for arm in study.arms:
-            ends = [(number, 0, status) for number, status in enumerate(ENDS) if arm.is_searched]
-            ends += [(3 if arm.is_searched else 0, seed, "completed") for seed in (1, 2)]
-            for number, seed, status in ends:
-                writer.put(made(study, arm, codes[study.arm_id(arm)], number, seed, status))
     return folder
 
 
-def made(study: Study, arm: Arm, code: str, number: int, seed: int, status: str) -> TrialRecord:
-    """A record of an arm, better with every number and seed."""
-    values = dict.fromkeys(arm.loss.space, 0.1 * (number + 1))
-    phase, arm_id = "confirm" if seed else "search", study.arm_id(arm)
-    trial = Trial(study.name, arm_id, arm, study.topk, phase, number, seed, 0, values, "f", code)  # type: ignore[arg-type]
-    metrics = dict.fromkeys(study.metrics, 0.25 + number / 16 + seed / 64)
-    epochs = tuple(EpochRecord(e, 1.0, metrics, 0.1, 0.1) for e in (1, 2))
-    return TrialRecord(trial, status, "", metrics, metrics if seed else None, epochs)  # type: ignore[arg-type]
+def records(study: Study, codes: Mapping[str, str]) -> Iterator[TrialRecord]:
+    """All trials of the arms, better with every number and seed."""
+    for index, arm in enumerate(study.arms):
+        ends = [(number, 0, status) for number, status in enumerate(ENDS) if arm.is_searched]
+        ends += [(3 if arm.is_searched else 0, seed, "completed") for seed in (1, 2)]
+        for number, seed, status in ends:
+            given = {
+                "values": dict.fromkeys(arm.loss.space, 0.1 * (number + 1)),
+                "code": codes[study.arm_id(arm)],
+            }
+            top3 = 0.25 + number / 16 + seed / 64
+            yield make_record(study, number, arm=index, seed=seed, status=status, top3=top3, **given)
 
 
 def test_optuna_opens_every_arm_as_a_study(study: Study, store: Path, tmp_path: Path) -> None:
@@ -112,12 +107,9 @@ def test_the_csv_has_every_number_of_the_ledger_once(study: Study, store: Path) 
 
 @pytest.mark.parametrize("output", ["csv", "optuna"])
 def test_the_command_writes_them_and_reports_what_cannot_be_written(
-    study: Study, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, topk: Topk
+    study: Study, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
-    (tmp_path / "exports_lab.py").write_text(
-        f"import runpy\nstudy = runpy.run_path({__file__!r})['a_study']()\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    offer(monkeypatch, "exports_lab", study=study)
     for name, code in {"x.csv": 0, "none/x.csv": 2, f"{'x' * 252}.csv": 2}.items():
         to = ("--format", output, "--to", str(tmp_path / name), "--store", str(store))
         assert topk("export", "exports_lab:study", *to)[0] == code

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from in_process import offer, topk
 from made_studies import searched, small_study
 
 from topk_platform import Claim, Contrast, LabelNoise, Published, Recipe, Regime, Study
@@ -197,14 +198,9 @@ def test_a_report_in_markdown_says_what_the_page_says(store: Path, table: Table,
 
 
 @pytest.fixture
-def printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topk: Callable[..., tuple[int, str, str]]
-) -> Callable[..., str]:
+def printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The commands of a program that knows ``page_lab:study``, and what they print."""
-    (tmp_path / "page_lab.py").write_text(
-        f"import runpy\nstudy = runpy.run_path({__file__!r})['a_study']()\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    offer(monkeypatch, "page_lab", study=a_study())
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str, code: int = 0) -> str:

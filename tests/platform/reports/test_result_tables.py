@@ -6,43 +6,22 @@ import dataclasses
 import re
 
 import pytest
+from made_histories import make_gains_table
 from made_studies import searched, small_study
 from rich.console import Console
 
-from topk_platform.protocol import Tally
 from topk_platform.reports.catalogue import TABLE_FORMATS, as_format
 from topk_platform.reports.result_tables import to_latex, to_rich
-from topk_platform.results import Cell, Table, estimate
-from topk_platform.results.cells import marked
+from topk_platform.results import Table
 
 REGIMES, LOSSES = ("clean", "long-tail"), ("cross_entropy", "ldam")
 GAINS = {("ldam", "clean"): 0.004, ("ldam", "long-tail"): 0.1}
-JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
 
 
 def a_table(covers: str = "searches, seeds and images") -> Table:
     asked = {"topk": (3,), "seeds": 5, "trials": 8, "equivalence": 1.0}
     study = small_study(*map(searched, LOSSES), regimes=REGIMES, models=["linear"], **asked)
-    cells: dict[tuple[str, str, str], tuple[Cell, Tally]] = {}
-    for column in REGIMES:
-        for row in LOSSES:
-            gain = GAINS.get((row, column))
-            values = [estimate([base + (gain or 0) + j for j in JITTER]) for base in (0.7, 0.0)]
-            value, apart = (dataclasses.replace(v, covers=covers) for v in values if v is not None)
-            difference = None if gain is None else apart
-            cells[row, column, "top3"] = Cell(value, difference, confirmed=Tally(5)), Tally(5)
-    rows = {
-        (row, column): {s: {"status": "completed"} for s in range(5)} for row in LOSSES for column in REGIMES
-    }
-    return Table(
-        study,
-        LOSSES,
-        REGIMES,
-        marked(cells),
-        {},
-        confirmations=rows,
-        test_images={"clean": (450, "test images")},
-    )
+    return make_gains_table(study, GAINS, covers=covers, test_images={"clean": (450, "test images")})
 
 
 ON_TERMINAL = """\

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_histories import make_table
+from made_histories import JITTER, make_table
 from made_studies import small_study
 
 from topk_platform import Arm, Claim, Contrast, Published, Recipe, Study, UserError
@@ -28,7 +28,6 @@ from topk_platform.specs import digest
 
 LOSSES = ("cross_entropy", "ldam", "focal")
 REGIMES = ("r0", "r1", "r2", "r3", "r4")
-JITTER = (0.0, 0.011, -0.007, 0.004, -0.008)
 OURS, THEIRS = "r0/linear/ldam", "r0/linear/cross_entropy"
 
 

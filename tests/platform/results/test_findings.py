@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import offer, topk
 from made_studies import small_study
 from shipped import shipped
 
@@ -166,15 +167,10 @@ def test_without_confirmations_there_is_nothing_to_export(store: Path) -> None:
         findings(small_study("focal", name="known"), store=store)
 
 
-Topk = Callable[..., tuple[int, str, str]]
-
-
 def test_commands_write_and_read_findings(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topk: Topk
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = f"import runpy\nstudy = runpy.run_path({__file__!r})['a_study']()\n"
-    (tmp_path / "findings_lab.py").write_text(lab)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    offer(monkeypatch, "findings_lab", study=a_study())
     file = str(tmp_path / "known.json.gz")
     options = ("--format", "findings", "--to", file, "--store", str(store))
     assert topk("export", "findings_lab:study", *options)[0] == 0
@@ -192,7 +188,7 @@ def test_commands_write_and_read_findings(
 
 
 def test_findings_take_the_place_of_a_store_that_holds_nothing(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, topk: Topk
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of a study without a definition are its table; those of another one are, until the store has results."""
     monkeypatch.chdir(tmp_path)

@@ -192,10 +192,7 @@ def with_ends(
     for arm, tests in zip(study.arms, (CE_VALUES, ahead), strict=True):
         past = make_history(study, arm, tests)
         for seed, status in ends.get(arm.loss.label, {}).items():
-            past.confirm[0, seed] |= {
-                "status": status,
-                **dict.fromkeys(f"test.{m}" for m in study.metrics),
-            }
+            past.confirm[0, seed] |= {"status": status, **dict.fromkeys(f"test.{m}" for m in study.metrics)}
         if arm.loss.label in (searches or {}):
             past = ArmHistory(arm, {n: row | {"status": "diverged"} for n, row in past.search.items()})
         histories[study.arm_id(arm)] = past

