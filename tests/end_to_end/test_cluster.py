@@ -67,15 +67,9 @@ class Joined:
 @pytest.fixture(scope="module")
 def joined(nodes: Cluster, visited: Any, tmp_path_factory: pytest.TempPathFactory) -> Joined:
     store, other = tmp_path_factory.mktemp("joined"), tmp_path_factory.mktemp("other")
-    visited.allow(1)
     # The driver alone finds the modules by PYTHONPATH: it runs in another folder, and workers have none of it.
-    process = visited.start(
-        *("run", "my_lab:study", "--store", store, "--checkpoints", "0", "--address", nodes.address),
-        cwd=other,
-        PYTHONPATH=os.pathsep.join([str(visited.folder), os.environ.get("PYTHONPATH", "")]),
-    )
-    until(lambda: len(visited.noted("held")) == 2, "two trainings are held", process)
-    until(lambda: len(rows(store, "small")) == 1, "what was let on has ended", process)
+    paths = os.pathsep.join([str(visited.folder), os.environ.get("PYTHONPATH", "")])
+    process = visited.start_held(1, store, "--address", nodes.address, cwd=other, PYTHONPATH=paths)
     held, listening = {int(pid) for pid in visited.noted("held")}, visited.listening()
     nodes.remove_node(*nodes.worker_nodes, allow_graceful=False)
     until(lambda: not held <= visited.running().keys(), "the node's worker is gone", process)
@@ -123,12 +117,7 @@ def test_a_raylet_that_is_killed_changes_nothing(
     """As by a system that is out of memory: the node's other processes are there, and nothing answers for it."""
     node = nodes.add_node(num_cpus=1)
     held, begun, steps = (len(visited.noted(name)) for name in ("held", "begun", "steps"))
-    visited.allow(begun + 1)
-    process = visited.start(
-        *("run", "my_lab:study", "--store", tmp_path, "--checkpoints", "0", "--address", nodes.address)
-    )
-    until(lambda: len(visited.noted("held")) == held + 2, "two trainings are held", process)
-    until(lambda: len(rows(tmp_path, "small")) == 1, "what was let on has ended", process)
+    process = visited.start_held(begun + 1, tmp_path, "--address", nodes.address)
     pids = {int(pid) for pid in visited.noted("held")[held:]}
     (raylet,) = node.all_processes[ray_constants.PROCESS_TYPE_RAYLET]
     raylet.process.kill()

@@ -74,14 +74,9 @@ def stormy(
     request: pytest.FixtureRequest, make_lab: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Stormy:
     lab, store = make_lab(), tmp_path_factory.mktemp("stormy")
-    command = ("run", "my_lab:study", "--store", store, "--workers", "2")
 
     def cut_off(cut: Cut) -> Seen:
-        lab.allow(cut.allowed)
-        held = len(lab.noted("held")) + 2
-        process = lab.start(*command, "--checkpoints", "0")
-        until(lambda: len(lab.noted("held")) == held, "two trainings are held", process)
-        until(lambda: len(rows(store, "small")) == cut.ended, "what was let on has ended", process)
+        process = lab.start_held(cut.allowed, store, "--workers", "2", ended=cut.ended)
         listening = lab.listening()
         (os.killpg if cut.everybody else os.kill)(process.pid, cut.number)
         output = "".join(process.communicate())
@@ -92,7 +87,7 @@ def stormy(
     cuts = CUTS[request.param]
     seen = [cut_off(cut) for cut in cuts]
     lab.allow(10**6)
-    output, _ = lab.topk(*command)
+    output, _ = lab.topk("run", "my_lab:study", "--store", store, "--workers", "2")
     return Stormy(store, cuts, seen, len(lab.noted("steps")), output)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damage import spoil
 from labs import IN_PROC, check_undisturbed, rows, tracked, until
 
 from topk_platform.records.storage.lease import driven
@@ -73,7 +74,7 @@ def storm(make_lab: Callable[..., Any], reference: Any, tmp_path_factory: pytest
         drivers.append(driven(Store.open(store).at("small")))
         if kind := DAMAGE.get(kill):
             before = rows(store, "small")
-            damage(newest_part(store, "trials"), kind)
+            spoil(newest_part(store, "trials"), kind)
             _, err = lab.topk("status", "--store", store, code=2)
             damaged[kind] = err, lab.topk("repair", "small", "--store", store)[0]
             left = {row["key"] for row in rows(store, "small")}
@@ -99,13 +100,6 @@ def newest_part(store: Path, kind: str) -> Path:
     opened = Opened.of(Store.open(store).at("small"))
     result = [store / "small" / opened.folder / name for name in opened.parts if f"kind={kind}" in name]
     return max(result, key=lambda path: path.stat().st_mtime_ns)
-
-
-def damage(part: Path, kind: str) -> None:
-    content = part.read_bytes()
-    part.write_bytes(content[: len(content) // 2] if kind == "truncated" else b"")
-    if kind == "missing":
-        part.unlink()
 
 
 def tear_checkpoint(store: Path) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labs import IN_PROC, check_undisturbed, rows, until
+from labs import IN_PROC, check_undisturbed, until
 from ray.cluster_utils import Cluster
 
 from topk_platform.cli.consoles import Exit
@@ -32,14 +32,10 @@ def ray_root() -> Iterator[Path]:
 def test_a_run_without_its_ray_ends_and_the_same_command_goes_on(
     lab: Any, reference: Any, ray_root: Path, tmp_path: Path
 ) -> None:
-    command = ("run", "my_lab:study", "--workers", "2", "--checkpoints", "0", "--store", tmp_path)
+    environment = {"RAY_TMPDIR": str(ray_root)}
     # Two trainings are held after the first is let on, and the two again after each kill.
     for round_, (program, description) in enumerate(KILLED.items()):
-        lab.allow(1 + 2 * round_)
-        held = len(lab.noted("held")) + 2
-        process = lab.start(*command, RAY_TMPDIR=str(ray_root))
-        until(lambda held=held: len(lab.noted("held")) == held, "two trainings are held", process)
-        until(lambda: len(rows(tmp_path, "small")) == 1, "the first has ended", process)
+        process = lab.start_held(1 + 2 * round_, tmp_path, "--workers", "2", **environment)
         check_is_private(ray_root)
         os.kill(pid_of(lab, program), signal.SIGKILL)
         out, err = process.communicate(timeout=ENDS_WITHIN)
@@ -47,7 +43,7 @@ def test_a_run_without_its_ray_ends_and_the_same_command_goes_on(
         check_says(f"Ray's {description} at 127.0.0.1:", out + err)
         until(lambda: not lab.running(), "everything is gone")
     lab.allow(10**6)
-    lab.topk(*command, RAY_TMPDIR=str(ray_root))
+    lab.topk("run", "my_lab:study", "--workers", "2", "--store", tmp_path, **environment)
     check_undisturbed(tmp_path, reference)
     assert not list(ray_root.iterdir())
 
@@ -64,11 +60,7 @@ def test_a_cluster_whose_head_is_killed_ends_a_run_in_the_same_way(
         node = cluster.add_node(num_cpus=2, include_dashboard=False)
         cluster.wait_for_nodes(timeout=600)
     try:
-        lab.allow(1)
-        command = ("run", "my_lab:study", "--checkpoints", "0", "--store", tmp_path)
-        process = lab.start(*command, "--address", cluster.address)
-        until(lambda: len(lab.noted("held")) == 2, "two trainings are held", process)
-        until(lambda: len(rows(tmp_path, "small")) == 1, "the first has ended", process)
+        process = lab.start_held(1, tmp_path, "--address", cluster.address)
         for program in programs:
             (started,) = node.all_processes[program]
             started.process.kill()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labs import IN_PROC, check_undisturbed, rows, until
+from labs import IN_PROC, check_undisturbed, until
 
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
@@ -34,9 +34,7 @@ def test_a_slow_s3_that_refuses_one_put_in_twenty_and_a_second_driver(
     lab: Any, busy_object_store: Any, reference: Any
 ) -> None:
     store = busy_object_store.bucket()
-    lab.allow(1)
-    process = lab.start(*RUN, "--store", store)
-    until(lambda: len(lab.noted("held")) == 2, "two trainings are held", process)
+    process = lab.start_held(1, store, "--workers", "2")
     _, err = lab.topk("run", "my_lab:study", "--store", store, code=2)
     (line,) = (line for line in err.splitlines() if line.startswith("topk: "))
     assert f"is being written by another process: process {process.pid} on " in line
@@ -176,10 +174,7 @@ def test_a_clock_that_is_set_back_an_hour(lab: Any, reference: Any, tmp_path: Pa
     """Of every process that runs Python, in the middle of trainings."""
     (tmp_path / "sitecustomize.py").write_text(CLOCK.format(back=str(tmp_path / "back")))
     store = tmp_path / "store"
-    lab.allow(1)
-    process = lab.start(*RUN, "--store", store, PYTHONPATH=str(tmp_path))
-    until(lambda: len(lab.noted("held")) == 2, "two trainings are held", process)
-    until(lambda: len(rows(store, "small")) == 1, "what was let on has ended", process)
+    process = lab.start_held(1, store, "--workers", "2", PYTHONPATH=str(tmp_path))
     (tmp_path / "back").touch()
     lab.allow(10**6)
     output = "".join(process.communicate())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hosts import Host, Network
-from labs import answers, until
+from labs import answers, mlflow_server, until
 
 __all__ = ["CREDENTIALS", "Site", "object_store", "tracking_server"]
 
@@ -103,10 +103,7 @@ def object_store(host: Host, port: int = 9000) -> str:
 
 def tracking_server(host: Host, port: int = 5000) -> str:
     """Start MLflow's server on a host, and return its URI."""
-    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", host.address]
-    command += ["--port", str(port), "--allowed-hosts", f"{host.address}:{port}"]
-    command += ["--backend-store-uri", f"sqlite:///{host.home}/mlflow.db"]
-    command += ["--artifacts-destination", f"{host.home}/artifacts"]
+    command = [*mlflow_server(host.address, port, host.home), "--allowed-hosts", f"{host.address}:{port}"]
     server = host.start(command, cwd=host.home, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false")
     uri = f"http://{host.address}:{port}"
     until(lambda: answers(f"{uri}/health"), f"MLflow at {uri} answers", server)

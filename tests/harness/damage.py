@@ -25,7 +25,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.specs import TrialRecord
 from topk_platform.versions import versions_of
 
-__all__ = ["Case", "check_case", "copied", "make_store", "records", "reference", "study"]
+__all__ = ["Case", "check_case", "copied", "make_store", "records", "reference", "spoil", "study"]
 
 # Without which nothing is lost.
 NOTES = ("standing.json", "plan.json", "undone.json", "data.json", "tables/", "lease/", "damaged/")
@@ -139,6 +139,31 @@ CHANGES: Mapping[str, Change] = {
     "noise": lambda draw, content: draw.randbytes(len(content)),
     "append": lambda draw, content: content + draw.randbytes(draw.randrange(1, 100)),
 }
+
+
+def _bits(content: bytes) -> bytes:
+    """Turn over a bit in the middle, and one of the last bytes."""
+    changed, middle = bytearray(content), len(content) // 2
+    changed[middle] ^= 1
+    changed[-12] ^= 4
+    return bytes(changed)
+
+
+SPOILED: Mapping[str, Callable[[bytes], bytes]] = {
+    "empty": lambda content: b"",
+    "truncated": lambda content: content[: len(content) // 2],
+    "zeroed": lambda content: bytes(len(content)),
+    "a bit": _bits,
+}
+"""Damage that a test chooses."""
+
+
+def spoil(file: Path, how: str) -> None:
+    """Damage a file, or take it away where it is to be missing."""
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(SPOILED[how](file.read_bytes()))
 
 
 @dataclass

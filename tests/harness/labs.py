@@ -26,7 +26,16 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 
 __all__ = ["IN_PROC", "Lab", "MlflowServer", "Reference", "SharedLab"]
-__all__ += ["answers", "check_loopback", "check_undisturbed", "listening", "rows", "tracked", "until"]
+__all__ += [
+    "answers",
+    "check_loopback",
+    "check_undisturbed",
+    "listening",
+    "mlflow_server",
+    "rows",
+    "tracked",
+    "until",
+]
 
 IN_PROC = [
     pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"),
@@ -92,6 +101,20 @@ class Lab:
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == code, out + err
         return out, err
+
+    def start_held(
+        self, allowed: int, store: Path | str, *options: str | Path, ended: int = 1, **more: Any
+    ) -> subprocess.Popen[str]:
+        """Start a run of ``my_lab:study`` of whose trainings so many are let on, by all runs of it so far.
+
+        Return it once two more are held, and so many trials have ended as were let on.
+        """
+        held = len(self.noted("held")) + 2
+        self.allow(allowed)
+        process = self.start("run", "my_lab:study", "--checkpoints", "0", "--store", store, *options, **more)
+        until(lambda: len(self.noted("held")) == held, "two trainings are held", process)
+        until(lambda: len(rows(store, "small")) == ended, "what was let on has ended", process)
+        return process
 
     def allow(self, trainings: int) -> None:
         """Let so many trainings of ``my_lab`` on, counted from one process to the next."""
@@ -214,6 +237,13 @@ def tracked(uri: str, *, ended: bool = False) -> Counter[str]:
     return Counter(run.data.tags["topk.key"] for run in result)
 
 
+def mlflow_server(address: str, port: int, folder: Path | str) -> list[str]:
+    """Return the command of an MLflow server whose database and artifacts lie in a folder."""
+    command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", address]
+    command += ["--port", str(port), "--backend-store-uri", f"sqlite:///{folder}/server.db"]
+    return [*command, "--artifacts-destination", f"{folder}/artifacts"]
+
+
 class MlflowServer:
     """An MLflow server on loopback that can be killed and started again with what it knew.
 
@@ -229,9 +259,7 @@ class MlflowServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--backend-store-uri", f"sqlite:///{self._folder}/server.db", "--workers", "1"]
-        command += ["--artifacts-destination", str(self._folder / "artifacts")]
+        command = mlflow_server("127.0.0.1", self.port, self._folder)
         environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with (self._folder / "server.log").open("a") as log:
             self._process = subprocess.Popen(

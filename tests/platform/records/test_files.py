@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from damage import spoil
 from made_records import a_row
 from made_records import make_record as record
 from made_studies import small_study
@@ -37,25 +38,6 @@ READERS = {"ranks": read_ranks, "guesses": read_guesses, "network": read_model}
 SMALL = small_study(models=["linear"], seeds=3)
 
 
-def flipped(content: bytes) -> bytes:
-    """Turn over one bit in the middle, and one of the last bytes."""
-    middle = len(content) // 2
-    content = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    return content[:-12] + bytes([content[-12] ^ 4]) + content[-11:]
-
-
-DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "truncated": lambda content: content[: len(content) // 2],
-    "flipped": flipped,
-    "empty": lambda _content: b"",
-}
-
-
-def damage(path: Path, kind: str) -> None:
-    other = next(other for other in sorted(path.parent.iterdir()) if other != path)
-    path.write_bytes(other.read_bytes() if kind == "another's" else DAMAGE[kind](path.read_bytes()))
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]) -> Path:
     folder = tmp_path_factory.mktemp("trained")
@@ -77,12 +59,16 @@ def path_of(store: Store, kind: Kind, key: str) -> Path:
     return Path(store.root) / artifact_name(kind, key)
 
 
-@pytest.mark.parametrize("how", [*DAMAGE, "another's"])
+@pytest.mark.parametrize("how", ["truncated", "a bit", "empty", "another's"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_is_named_and_once_set_aside_it_is_missing(how: str, kind: Kind, store: Store) -> None:
     first, *others = rows_of(store)
     path = path_of(store, kind, first["key"])
-    damage(path, how)
+    other = next(other for other in sorted(path.parent.iterdir()) if other != path)
+    if how == "another's":
+        path.write_bytes(other.read_bytes())
+    else:
+        spoil(path, how)
     content = path.read_bytes()
     message = rf"{artifact_name(kind, first['key'])} is damaged; `topk run.*` trains that confirmation again"
     with pytest.raises(DamagedError, match=message):
@@ -122,7 +108,7 @@ def test_a_repair_sets_damaged_files_aside(store: Store) -> None:
     first, second, _ = rows_of(store)
     named = {artifact_name("ranks", first["key"]), artifact_name("network", second["key"])}
     for name in named:
-        damage(Path(store.root) / name, "flipped")
+        spoil(Path(store.root) / name, "a bit")
     assert set(repair("s", Path(store.root).parent).damaged) == named
     assert {file.name for file in missing_artifacts(store, rows_of(store))} == named
     assert repair("s", Path(store.root).parent).damaged == []

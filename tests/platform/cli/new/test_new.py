@@ -15,7 +15,7 @@ from in_process import topk
 from PIL import Image
 from small_trials import completed
 
-from topk_platform import plan
+from topk_platform import Regime, plan
 from topk_platform.cli.studies import load_study
 from topk_platform.data import data_at, read
 from topk_platform.running.preflight.arm_checks import check_study
@@ -47,6 +47,12 @@ def files_in(folder: Path) -> dict[Path, bytes]:
     """Return the files of a folder with their content, but for what Python compiled."""
     paths = (path for path in folder.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
     return {path: path.read_bytes() for path in paths}
+
+
+def regime_of(name: str) -> Regime:
+    """Return the only regime of the study that was written to a file."""
+    (regime,) = {arm.regime.name: arm.regime for arm in load_study(f"{name}:study").arms}.values()
+    return regime
 
 
 def check_runs(name: str, folder: Path, tmp_path: Path) -> None:
@@ -117,7 +123,7 @@ def test_groups_of_images_and_arrays(birds: Path, tmp_path: Path) -> None:
             (birds / name / f"{index}.png").rename(birds / name / f"{'abcd'[index % 4]}_{index}.png")
     code, _, err = new("grouped_birds", "--from", str(birds), "--groups", "{class}/{group}_*")
     assert (code, err) == (0, "")
-    (regime,) = {arm.regime.name: arm.regime for arm in load_study("grouped_birds:study").arms}.values()
+    regime = regime_of("grouped_birds")
     assert regime.options["groups"] == "{class}/{group}_*"
     with data_at(birds.parent):
         assert {len(set(split.groups.tolist())) for split in read(regime).splits.values()} == {2, 1}
@@ -125,7 +131,7 @@ def test_groups_of_images_and_arrays(birds: Path, tmp_path: Path) -> None:
     who = [f"patient {n // 6}" for n in range(60)]
     np.savez(tmp_path / "table.npz", x=draw.normal(size=(60, 5)), y=np.arange(60) % 4, groups=who)
     assert new("grouped_table", "--from", "table.npz")[0] == 0
-    (regime,) = {arm.regime.name: arm.regime for arm in load_study("grouped_table:study").arms}.values()
+    regime = regime_of("grouped_table")
     with data_at(tmp_path):
         assert len(read(regime).test.groups.unique()) == 1
     code, _, err = new("ungrouped", "--from", "table.npz", "--groups", "who")
@@ -298,7 +304,7 @@ def test_one_folder_with_a_table_of_labels(tmp_path: Path) -> None:
     )
     assert (code, err) == (0, "") and out.startswith("2 classes, 24 images, 12 of each class")
     assert "--features trains heads" in out
-    (regime,) = {arm.regime.name: arm.regime for arm in load_study("tabled:study").arms}.values()
+    regime = regime_of("tabled")
     assert regime.options == {"folder": "flat", "size": 32, "labels": "../labels.csv", "copies": "drop"}
     with data_at(tmp_path):
         data = read(regime)
