@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_studies import small_study
 
 from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.storage.store import Store
-from topk_platform.specs import Arm, Loss, Model, Recipe, Regime, Trial
+from topk_platform.specs import Trial
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for root in ("platform", "losses", "studies") for path in (ROOT / root).rglob("*.py")]
@@ -69,7 +70,7 @@ class Trap:
 
 
 def test_a_checkpoint_that_somebody_else_wrote_runs_nothing(tmp_path: Path) -> None:
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), k=3, recipe=Recipe(1))
+    (arm,) = small_study().arms
     trial = Trial("s", "a", arm, (3,), "search", 0, 0, 0, {}, dataset_fingerprint="f", code_version="c")
     buffer = io.BytesIO()
     torch.save({"epoch": Trap(tmp_path / "run")}, buffer)

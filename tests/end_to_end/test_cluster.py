@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ import pytest
 import ray
 import torch
 from labs import IN_PROC, check_loopback, check_undisturbed, rows, until
-from ray._private import ray_constants, services
 from ray.cluster_utils import Cluster
 
 from topk_platform.errors import ClusterError
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster import nodes as machines
+from topk_platform.running.cluster import reaching
 from topk_platform.running.cluster.ray_internals import on_loopback
 from topk_platform.running.cluster.reaching import Patience
 from topk_platform.training import environment
@@ -119,7 +118,7 @@ def test_a_raylet_that_is_killed_changes_nothing(
     held, begun, steps = (len(visited.noted(name)) for name in ("held", "begun", "steps"))
     process = visited.start_held(begun + 1, tmp_path, "--address", nodes.address)
     pids = {int(pid) for pid in visited.noted("held")[held:]}
-    (raylet,) = node.all_processes[ray_constants.PROCESS_TYPE_RAYLET]
+    (raylet,) = node.all_processes["raylet"]
     raylet.process.kill()
     raylet.process.wait()  # its workers take a zombie for their living parent
     until(lambda: not pids <= visited.running().keys(), "the node's worker is gone", process)
@@ -149,7 +148,7 @@ def test_auto_finds_it_and_a_gpu_study_asks_for_its_share_of_gpus(
     joined: Joined, nodes: Cluster, visited: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a machine where nothing else runs."""
-    monkeypatch.setattr(services, "find_gcs_addresses", cache(lambda: {nodes.address}))
+    monkeypatch.setattr(reaching, "known_heads", lambda: {nodes.address})
     code = 0 if torch.cuda.is_available() else 1  # Ray was only told of a GPU
     arguments = ("run", "lab:on_gpu", "--store", tmp_path, "--address", "auto")
     _, err = visited.topk(*arguments, "--mixed", code=code)  # the nodes are not asked for their GPU's model

@@ -18,7 +18,6 @@ from ray.cluster_utils import Cluster
 from topk_platform.running.cluster.ray_internals import on_loopback
 
 OWN = ["unshare", "--user", "--map-root-user", "--mount"]
-WRONG = 5
 COMMAND = ("plan", "doctor_lab:study", "--mlflow", "http://127.0.0.1:9", "--address")
 
 PARTS = """

@@ -34,7 +34,6 @@ from topk_platform.running.summary import Outcome, Summary
 from topk_platform.running.watching import Event
 
 ROOT = Path(__file__).parents[3]
-GROUP = typer.main.get_command(app)
 COMMANDS = {name: load_command(name) for name in LISTED}
 
 

@@ -9,8 +9,9 @@ import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_studies import searched, small_study
 
-from topk_platform import Arm, Float, Loss, Model, OwnPruner, Protocol, Quantile, Recipe, Regime, UserError
+from topk_platform import OwnPruner, Protocol, Quantile, Recipe, UserError
 from topk_platform.protocol import stopping_values
 from topk_platform.protocol.pruning import rung_epochs
 from topk_platform.protocol.search_progress import Ended
@@ -89,13 +90,6 @@ def test_rungs_that_are_whole_epochs_but_for_rounding_are_these_epochs() -> None
     assert rung_epochs((1e-12,), Recipe(10)) == [1]
 
 
-LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
-
-
-def an_arm(protocol: Protocol) -> Arm:
-    return Arm(Regime("r", "digits"), Model("mlp"), LOSS, 3, Recipe(8), protocol=protocol)
-
-
 def threshold(history: list[Ended], rung: int) -> float | None:
     reached = [trial.curve[rung] for trial in history if rung in trial.curve]
     return max(reached) - 0.25 if reached else None
@@ -106,8 +100,7 @@ def test_a_rule_of_ones_own_gives_the_thresholds() -> None:
     past = [Ended(0, {}, "completed", {2: 0.5, 6: 0.75}), Ended(1, {}, "pruned", {2: 0.75})]
     assert stopping_values(own, RECIPE, past) == ((2, 0.5), (6, 0.5))
     assert stopping_values(own, RECIPE, ()) == ()
-    loss = Loss("cross_entropy", {"learning_rate": Float(0.1, 1)}, {"learning_rate": 0.1})
-    arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 1, RECIPE, protocol=Protocol(pruner=own))
+    (arm,) = small_study(searched(), recipe=RECIPE, protocol=Protocol(pruner=own)).arms
     assert own.reference in version_of(arm), "an edit of the rule starts the arm anew"
     broken = replace(arm, protocol=Protocol(pruner=OwnPruner(f"{__name__}:optunas")))
     with pytest.raises(UserError, match=r"pruner .*optunas"):

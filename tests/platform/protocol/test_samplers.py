@@ -9,27 +9,13 @@ from typing import Any, ClassVar
 
 import optuna
 import pytest
+from made_studies import small_study
 from recorded_suggestions import recorded_suggestions
 
-from topk_platform import (
-    TPE,
-    Arm,
-    Choice,
-    Float,
-    Grid,
-    Int,
-    Loss,
-    Model,
-    OptunaSampler,
-    Protocol,
-    Random,
-    Recipe,
-    Regime,
-    UserError,
-)
+from topk_platform import TPE, Choice, Float, Grid, Int, Loss, OptunaSampler, Protocol, Random, UserError
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.protocol.suggest import check_sampler, suggest
-from topk_platform.specs import Dimension, Sampler, Scalar, Status, canonical_json
+from topk_platform.specs import Arm, Dimension, Sampler, Scalar, Status, canonical_json
 from topk_platform.testing import SamplerContract
 
 CONDITIONAL = {
@@ -254,7 +240,7 @@ def test_a_sampler_of_optuna_may_be_given_as_its_class() -> None:
 
 def an_arm(sampler: Sampler) -> Arm:
     loss = Loss("cross_entropy", {"temperature": Float(0.1, 10, log=True)}, {"temperature": 0.1})
-    return Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1), protocol=Protocol(sampler))
+    return small_study(loss, protocol=Protocol(sampler)).arms[0]
 
 
 def returns_none() -> None: ...

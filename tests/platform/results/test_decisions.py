@@ -7,25 +7,13 @@ import dataclasses
 import io
 import math
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 import pytest
 from made_histories import make_runs
+from made_studies import small_study
 
-from topk_platform import (
-    Claim,
-    Contrast,
-    Float,
-    Loss,
-    Model,
-    Protocol,
-    Recipe,
-    Regime,
-    Study,
-    UserError,
-    grid,
-)
+from topk_platform import Claim, Contrast, Float, Loss, Protocol, Study, UserError
 from topk_platform.reports.claims_and_classes import claims_as, contrast_text
 from topk_platform.results import decisions as deciding
 from topk_platform.results.cells import Runs
@@ -33,8 +21,6 @@ from topk_platform.results.decisions import ContrastResult, Decision, Evidence
 from topk_platform.results.significance import Precision
 from topk_platform.specs import Repeats
 
-arms_of = partial(grid, [Regime("r", "digits")], [Model("mlp")], k=3, recipe=Recipe(1))
-ARMS = arms_of([Loss("cross_entropy"), Loss("smooth_topk_svm")])
 OURS, THEIRS = "r/mlp/smooth_topk_svm", "r/mlp/cross_entropy"
 GAP = Contrast.between(OURS, THEIRS, "top3")
 
@@ -45,7 +31,7 @@ def claim(direction: str = "above", **changes: object) -> Claim:
 
 
 def study(*claims: Claim) -> Study:
-    return Study("s", ARMS, topk=(1, 3), claims=claims)
+    return small_study("cross_entropy", "smooth_topk_svm", claims=claims)
 
 
 def judged(wanted: Claim, runs: Mapping[str, Runs], planned: int = 5, once: Collection[str] = ()) -> Evidence:
@@ -201,10 +187,10 @@ def test_the_plan_is_the_definitions_whatever_budget_is_requested(
 ) -> None:
     """Whoever looked at two searches and adds four more has not planned six."""
     space = {"tau": Float(0.1, 1)}
-    losses = [Loss("cross_entropy"), Loss("smooth_topk_svm", space, {"tau": 0.5}), Loss("topk_hinge")]
-    arms = arms_of(losses, protocol=Protocol(searches=defined))
+    losses = "cross_entropy", Loss("smooth_topk_svm", space, {"tau": 0.5}), "topk_hinge"
     claims = (claim(contrasts=[GAP, Contrast.between("r/mlp/topk_hinge", THEIRS, "top3")]),)
-    made = Study("s", arms, topk=(1, 3), trials=4 * defined, seeds=4 * defined, claims=claims)
+    asked = {"protocol": Protocol(searches=defined), "trials": 4 * defined, "seeds": 4 * defined}
+    made = small_study(*losses, claims=claims, **asked)
     for requested in (made.with_budget(**asked), made.with_budget(**asked).with_budget()):
         (decision,) = deciding.decisions_of(requested, [ContrastResult(None, "no seeds", waits=True)] * 2)
         assert [evidence.planned for evidence in decision.evidence] == [searched, fixed]
@@ -259,7 +245,7 @@ def test_a_wrong_claim_is_reported_when_the_study_is_made(make: object, message:
 
 def test_claims_change_no_result_and_go_with_their_arms() -> None:
     with_one, without = study(claim()), study()
-    assert [with_one.arm_id(arm) for arm in ARMS] == [without.arm_id(arm) for arm in ARMS]
+    assert [*map(with_one.arm_id, with_one.arms)] == [*map(without.arm_id, without.arms)]
     assert with_one.only("*/cross_entropy").claims == () and len(with_one.only("*").claims) == 1
     assert with_one.smoke().claims == ()
 

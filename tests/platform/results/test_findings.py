@@ -15,22 +15,7 @@ from made_studies import small_study
 from shipped import shipped
 
 import topk_studies
-from topk_platform import (
-    Claim,
-    Contrast,
-    Float,
-    LabelNoise,
-    LongTail,
-    Loss,
-    Model,
-    PerClass,
-    Protocol,
-    Recipe,
-    Regime,
-    Study,
-    UserError,
-    grid,
-)
+from topk_platform import Claim, Contrast, Float, Loss, Protocol, Recipe, Regime, Study, UserError
 from topk_platform import table as table_of
 from topk_platform.protocol import Tally
 from topk_platform.reports import plots
@@ -44,6 +29,7 @@ from topk_platform.results.decisions import decide
 from topk_platform.results.findings import Findings
 from topk_platform.results.findings_schema import Situation
 from topk_platform.results.table import row_and_column
+from topk_platform.specs import LabelNoise, LongTail, PerClass
 from topk_studies import evidence
 
 SHIPPED = Path(topk_studies.__file__).parent / "findings"
@@ -114,10 +100,10 @@ def test_a_file_decides_claims_as_the_store_does(store: Path, file: Path) -> Non
 
 
 def test_marks_are_corrected_for_arms_that_select_by_a_metric_that_is_not_shown(tmp_path: Path) -> None:
-    made = {"models": [Model("linear")], "losses": [Loss("cross_entropy"), Loss("ldam")], "k": 3}
+    losses = "cross_entropy", "ldam"
     arms = [
-        *grid([Regime("a", "digits")], recipe=Recipe(1), **made),
-        *grid([Regime("b", "digits")], recipe=Recipe(1), metric="macro_top3", **made),
+        *small_study(*losses, regimes="a").arms,
+        *small_study(*losses, regimes="b", metric="macro_top3").arms,
     ]
     study, cells = Study("two", arms, topk=(1, 3), show=("top3",)), {}
     for arm in arms:

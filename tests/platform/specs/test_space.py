@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_studies import small_study
 
-from topk_platform import Arm, Choice, Float, Int, Loss, Model, Recipe, Regime, Schedule, Study, UserError
+from topk_platform import Choice, Float, Int, Loss, Schedule, UserError
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.specs import Dimension, Scalar, active, in_order, reaching
 
@@ -80,7 +81,7 @@ def test_the_exact_expectation_is_searched_beside_sample_counts() -> None:
         (Float(-1.0, 1.0, when={"samples": (10,)}), r"space holds samples = 10, epsilon = -1.0"),
     ):
         loss = Loss("noised_topk_hinge", {"samples": SAMPLES, "epsilon": epsilon}, {"samples": None})
-        study = Study("s", [Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1))], topk=(1, 3))
+        study = small_study(loss)
         if message is None:
             check_study(study)
         else:
