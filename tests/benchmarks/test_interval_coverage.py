@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
+from scripts import loaded
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TABLES = 15
-
-
-@pytest.fixture(scope="module")
-def simulation() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(BENCHMARKS))
-    yield importlib.import_module("interval_coverage")
-    sys.path.remove(str(BENCHMARKS))
+simulation = loaded(Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py", "interval_coverage")
 
 
 # The shares of levels and of differences covered, in percent, as docs/statistics.md has them of many more tables.
@@ -33,7 +23,7 @@ def simulation() -> Iterator[ModuleType]:
     ],
 )
 def test_what_is_covered_is_what_the_page_says(
-    simulation: ModuleType, name: str, levels: float, differences: float, false_marks: bool
+    name: str, levels: float, differences: float, false_marks: bool
 ) -> None:
     """And a search made once gives tables false marks, with losses that are truly equal: so such tables have none."""
     (world,) = [world for world in simulation.worlds() if world.name == name]

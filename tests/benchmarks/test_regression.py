@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,18 +20,12 @@ from topk_platform.specs import LabelNoise, Recipe
 from topk_platform.training.loss_table import LOSSES
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+regression = loaded(BENCHMARKS / "regression.py", "regression")
 ROWS = "trial,quantity,value,rounding\n"
 
 
-@pytest.fixture(scope="module")
-def regression() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(BENCHMARKS))
-    yield importlib.import_module("regression")
-    sys.path.remove(str(BENCHMARKS))
-
-
 @pytest.fixture
-def stored(regression: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Stored results of trials' first epoch, each of a version of its loss, and what the trials give now."""
 
     present = versions.VERSIONS["loss focal"]
@@ -62,7 +54,7 @@ def stored(regression: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return store
 
 
-def test_all_trials_are_stored_for_the_versions_that_their_components_have(regression: ModuleType) -> None:
+def test_all_trials_are_stored_for_the_versions_that_their_components_have() -> None:
     arms, results = regression._arms(), regression._read()
     assert arms.keys() == results.keys()
     assert [name for name, trial in results.items() if not trial.is_of(arms[name])] == []
@@ -72,7 +64,7 @@ def test_all_trials_are_stored_for_the_versions_that_their_components_have(regre
 
 
 @pytest.mark.slow  # for it writes the files of all datasets
-def test_its_bounds_hold_for_all_trials(regression: ModuleType) -> None:
+def test_its_bounds_hold_for_all_trials() -> None:
     """No value comes of more steps, no accuracy of fewer samples, than the floors of tolerances count on."""
     for case in regression.cases():
         recipe, source = case.arm.recipe, sys.modules["regression_trials"].source_of(case)
@@ -82,7 +74,7 @@ def test_its_bounds_hold_for_all_trials(regression: ModuleType) -> None:
             assert recipe.epochs * math.ceil(len(data.train) / recipe.batch_size) <= regression.STEPS
 
 
-def test_what_moved_is_named_with_how_far_it_may(regression: ModuleType) -> None:
+def test_what_moved_is_named_with_how_far_it_may() -> None:
     name = "clean/focal"
     values = {"train_loss.1": regression.Stored(2.0, 0.001), "test.top1": regression.Stored(0.5, 0.0)}
     trial = regression.StoredTrial(versions.version_of(regression._arms()[name]), values)
@@ -102,7 +94,7 @@ def test_what_moved_is_named_with_how_far_it_may(regression: ModuleType) -> None
     assert missing == "clean/focal: test.top1 is missing"
 
 
-def test_what_is_drawn_on_the_device_is_not_compared_on_a_gpu(regression: ModuleType) -> None:
+def test_what_is_drawn_on_the_device_is_not_compared_on_a_gpu() -> None:
     left_out = {case.name for case in regression.cases() if not regression._comparable(case, "cuda", "auto")}
     assert {"augmented/cutmix", "clean/noised_topk_hinge"} <= left_out
     assert not left_out & {"clean/cross_entropy", "network/resnet18_small", "recipe/schedule"}
@@ -123,7 +115,7 @@ def test_what_is_drawn_on_the_device_is_not_compared_on_a_gpu(regression: Module
     ],
 )
 def test_the_smallest_set_of_components_that_explains_what_moved_is_to_be_raised(
-    regression: ModuleType, moved: list[str], unmoved: list[str], named: list[str]
+    moved: list[str], unmoved: list[str], named: list[str]
 ) -> None:
     assert regression.to_raise(moved, unmoved) == named
 
@@ -136,11 +128,11 @@ class WrongGradient(nn.Module):
         return loss + 0.01 * (loss - loss.detach())
 
 
-def _wrong_gradient(monkeypatch: pytest.MonkeyPatch, _: ModuleType) -> None:
+def _wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOSSES, "focal", WrongGradient)
 
 
-def _other_momentum(monkeypatch: pytest.MonkeyPatch, regression: ModuleType) -> None:
+def _other_momentum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another default, with which the trials' recipes are made anew."""
     defaults = tuple(0.91 if value == 0.9 else value for value in Recipe.__init__.__defaults__ or ())
     monkeypatch.setattr(Recipe.__init__, "__defaults__", defaults)
@@ -148,7 +140,7 @@ def _other_momentum(monkeypatch: pytest.MonkeyPatch, regression: ModuleType) -> 
     monkeypatch.setattr(regression, "cases", fresh.cases)
 
 
-def _other_stream(monkeypatch: pytest.MonkeyPatch, _: ModuleType) -> None:
+def _other_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Label noise of which one number is drawn beforehand."""
     usual = conditions._CONDITIONS[LabelNoise]
 
@@ -176,15 +168,14 @@ SOME = (*FEW, "recipe/adam", "recipe/warmup", "recipe/milestones")
 )
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_planted_fault_is_caught_and_its_component_is_named(
-    regression: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[pytest.MonkeyPatch, ModuleType], None] | None,
+    change: Callable[[pytest.MonkeyPatch], None] | None,
     component: str,
     every: bool,
 ) -> None:
     """Among some trials with losses in plain torch; if slow, among all on digits and on a ring."""
     if change is not None:
-        change(monkeypatch, regression)
+        change(monkeypatch)
     chosen = [
         case
         for case in regression.cases()
@@ -200,7 +191,7 @@ def test_a_planted_fault_is_caught_and_its_component_is_named(
         assert f"raise the version of {component} in topk_platform/versions.py" in red[-1]
 
 
-def test_an_entry_that_no_trial_uses_is_red(regression: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_no_trial_uses_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DATASETS, "unheard", DATASETS["digits"])
     assert regression.compare({}, {}, "cpu") == [
         "dataset unheard: no trial uses it, so nothing guards its version"
@@ -208,7 +199,7 @@ def test_an_entry_that_no_trial_uses_is_red(regression: ModuleType, monkeypatch:
 
 
 def test_results_of_another_version_are_red_until_they_are_stored(
-    regression: ModuleType, stored: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    stored: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With results as they would be, so that nothing is trained. Rows of other trials stay as they are."""
     before, now = {"clean/ldam": 1.5, "noise/focal": 2.0}, {"clean/ldam": 1.5, "noise/focal": 2.5}
@@ -225,7 +216,7 @@ def test_results_of_another_version_are_red_until_they_are_stored(
 
 
 def test_new_trials_are_added_and_rows_of_trials_that_are_gone_are_taken_out(
-    regression: ModuleType, stored: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    stored: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = stored({"clean/ldam": 1.5, "clean/gone": 1.0}, {"clean/focal": 3.0})
     assert regression.main(["--device", "cpu", "--only", "clean/gone", "clean/focal"]) == 1
@@ -240,7 +231,6 @@ def test_new_trials_are_added_and_rows_of_trials_that_are_gone_are_taken_out(
     [(0, "raise the version of loss focal"), (-1, "loss focal: its version must not be lowered")],
 )
 def test_results_of_an_existing_version_are_not_overwritten(
-    regression: ModuleType,
     stored: Callable[..., Path],
     capsys: pytest.CaptureFixture[str],
     behind: int,

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from scripts import loaded
 
 from topk_studies import evidence
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-import result_tables  # noqa: E402 - a script beside the package
-
+result_tables = loaded(ROOT / "tools" / "result_tables.py", "result_tables")
 PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
 ROWS = {"letters": "letters", "characters": "kanji", "photos": "photos"}
 AGAIN = {f"{name}, asked again": kind for name, kind in ROWS.items()}

@@ -1,26 +1,7 @@
 import pytest
 import torch
 
-from topk_losses._core.checks import check_counts, check_labels, values_are_readable
-
-
-def test_values_are_read_on_the_cpu_only():
-    assert values_are_readable(torch.zeros(2))
-    assert not values_are_readable(torch.zeros(2, device="meta"))
-
-
-def test_values_are_not_read_under_vmap():
-    seen = []
-    torch.func.vmap(lambda x: seen.append(values_are_readable(x)) or x)(torch.zeros(2, 3))
-    assert seen == [False]
-
-
-def test_values_are_not_read_under_compile():
-    @torch.compile(fullgraph=True, backend="eager")
-    def readable(x):
-        return x + values_are_readable(x)
-
-    assert readable(torch.zeros(1)) == 0
+from topk_losses._core.checks import check_counts, check_labels
 
 
 def test_counts_are_read_inside_vmap_by_constructors_only():

@@ -100,17 +100,22 @@ def test_what_else_is_given_is_named(given: Given, takes: Inputs, why: str) -> N
 
 
 @pytest.mark.parametrize("takes", [IN_MEMORY, NUMBERS])
-def test_hidden_files_are_left_out_and_links_in_a_circle_end(tmp_path: Path, takes: Inputs) -> None:
+def test_hidden_files_are_left_out_links_are_followed_and_those_in_a_circle_end(
+    tmp_path: Path, takes: Inputs
+) -> None:
     """As in a folder of training images; two links to the folder around them would lead to billions of paths."""
     ending, folder = ("png" if takes is IN_MEMORY else "npy"), tmp_path / ".cache" / "own"
-    for name in ("a", "._a", ".ipynb_checkpoints/a-checkpoint", "more/b", "other/c"):
+    for name in ("a", "._a", ".ipynb_checkpoints/a-checkpoint", "more/b", "other/c", "../around/d"):
         path = folder / f"{name}.{ending}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
     for name in ("more", "other"):
         for link in ("up", "round"):
             (folder / name / link).symlink_to("..")
-    assert listed(folder, takes) == [folder / f"{name}.{ending}" for name in ("a", "more/b", "other/c")]
+    (folder / "linked").symlink_to("../around")
+    (folder / "itself").symlink_to(".")
+    expected = [folder / f"{name}.{ending}" for name in ("a", "linked/d", "more/b", "other/c")]
+    assert listed(folder, takes) == expected
 
 
 @pytest.mark.parametrize("side", [(90, 130), (130, 90), (131, 131)])

@@ -18,7 +18,6 @@ from topk_platform.records.networks import StoreKeeper, forget
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
-from topk_platform.training.group import Stopwatch
 
 RECIPES = {
     "plain": Recipe(epochs=5),
@@ -144,16 +143,6 @@ def test_an_epochs_times_are_those_of_all_its_processes() -> None:
     assert 1000 < first.seconds < 2000 and second.seconds < 1000
     assert first.step_seconds is not None and second.step_seconds is not None
     assert 100 < first.step_seconds < 200 and second.step_seconds < 100
-
-
-def test_a_stopwatch_takes_the_time_of_what_runs_in_it_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([1.0, 3.0, 10.0, 10.5])
-    monkeypatch.setattr("time.perf_counter", lambda: next(times))
-    watch = Stopwatch("cpu", seconds=4.0)
-    for _ in range(2):
-        with watch:
-            pass
-    assert watch.seconds == watch.seconds == 6.5
 
 
 @pytest.fixture

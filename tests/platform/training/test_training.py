@@ -17,7 +17,6 @@ from topk_platform.specs.codec import stream_seed
 from topk_platform.training import (
     LOSSES,
     Session,
-    build_loss,
     check_loss,
 )
 from topk_platform.training.member import Member
@@ -135,12 +134,6 @@ def test_searched_batch_size_reaches_the_loop() -> None:
 def test_bad_losses_are_refused_before_anything_runs(name: str, own: dict[str, float], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check_loss(Loss(name), own, 3, torch.ones(10, dtype=torch.int64))
-
-
-def test_losses_for_the_long_tail_get_the_training_counts() -> None:
-    counts = torch.tensor([100, 10, 1])
-    module = build_loss(Loss("ldam"), {"max_margin": 0.5}, 1, counts)
-    assert torch.allclose(module.margins.double(), 0.5 * (counts.double()) ** -0.25)
 
 
 def test_streams_differ_by_every_part_of_their_name() -> None:
