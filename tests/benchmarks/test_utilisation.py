@@ -45,9 +45,8 @@ def test_it_takes_no_less_than_what_waits_for_one_another_and_no_less_than_a_wor
     result = simulated(progress, lambda trial: 1.0, workers)
     share, longest = arms * (trials + seeds) / workers, -(-trials // width) + 1
     assert progress.left == 0
-    assert (
-        max(share, longest) - 1e-9 <= result.seconds <= share + longest + 1e-9
-    )  # the latter is Graham's bound
+    # The latter is Graham's bound.
+    assert max(share, longest) - 1e-9 <= result.seconds <= share + longest + 1e-9
     assert result.seconds == result.last_start + 1
     assert workers > 1 or result.busy == 1
 

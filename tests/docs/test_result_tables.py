@@ -61,9 +61,8 @@ def test_an_average_is_that_of_its_searches_by_a_way_of_its_own() -> None:
     half = np.sqrt(sum(v * t**2 for v, t in zip((searches, np.mean(images) ** 2), quantiles, strict=True)))
     result = result_tables.averages(cells)
     assert result.mean == pytest.approx(100 * own.mean())
-    assert result.half_width == pytest.approx(
-        100 * half, rel=0.002
-    )  # degrees of freedom of images are rounded
+    # Degrees of freedom of images are rounded.
+    assert result.half_width == pytest.approx(100 * half, rel=0.002)
     assert (result.rows, result.regimes) == (20, 4)
     assert result.ahead == int((own > 0).sum())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from topk_platform.data import image_files, image_folder
+from topk_platform.data import Dataset, image_files, image_folder
 
-__all__ = ["READERS", "by_both_readers", "write_photos"]
+__all__ = ["READERS", "Read", "by_both_readers", "write_photos"]
 
 READERS = {
     "image_folder": partial(image_folder, size=8),
     "image_files": partial(image_files, size=8, resize=8),
 }
+Read = Callable[..., Dataset]
 by_both_readers = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 
 

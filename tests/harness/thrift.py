@@ -19,9 +19,8 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
     collectors = yield
     if not collectors or b">>>" in file_path.read_bytes():
         return collectors
-    return [
-        collector for collector in collectors if type(collector) is pytest.Module
-    ]  # what looks for examples is a subclass
+    # What looks for examples is a subclass.
+    return [collector for collector in collectors if type(collector) is pytest.Module]
 
 
 @pytest.hookimpl(wrapper=True)

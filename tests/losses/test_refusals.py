@@ -14,15 +14,15 @@ GIVEN = {
     "scores": SCORES,
     "target": LABELS,
     "memory": SCORES,
+    "name": "torch",
     "margins": torch.zeros(4),
+    "class_counts": torch.ones(4),
+    "max_margin": 0.5,
     "k": 2,
     "epsilon": 0.1,
     "samples": 3,
-    "max_margin": 0.5,
-    "class_counts": torch.ones(4),
     "in_features": 8,
     "classes": 5,
-    "name": "torch",
 }
 """What a function gets for parameters without a default."""
 
@@ -55,11 +55,8 @@ REFUSED = {
         WHOLE,
     ),
     "early_learning": (
-        {"strength": -1.0},
-        {"memory": SCORES[:, :3]},
-        {"target": SCORES},
-        {"target": [0]},
-        {"memory": [0.0]},
+        *({"strength": -1.0}, {"memory": SCORES[:, :3]}, {"memory": [0.0]}),
+        *({"target": one} for one in (SCORES, [0])),
     ),
     "focal": ({"gamma": -0.1}, {"gamma": NAN}),
     "generalized_cross_entropy": ({"gamma": 0.0}, {"gamma": 1.1}),

@@ -20,20 +20,14 @@ _BY_BUDGET = {
     (1, 16, 5): "digits",
     (5, 8, 4): "letters_quick",
     (3, 3, 1): "kanji_quick",
-    (
-        5,
-        20,
-        2,
-    ): "letters letters_map letters_questions kanji kanji_map kanji_classes photos_noise photos_map photos_pixels",
+    (5, 20, 2): "letters letters_map letters_questions kanji kanji_map kanji_classes "
+    "photos_noise photos_map photos_pixels",
     (3, 20, 3): "photos_fraction photos_tail",
     (10, 15, 5): "letters_again",
     (10, 15, 2): "kanji_again photos_again letters_again_convnet",
     (1, 20, 3): "search_imagenet",
-    (
-        1,
-        20,
-        4,
-    ): "search_cifar100_noise search_cifar100_fraction search_cifar100_tail search_imagenet_lt search_plantnet",
+    (1, 20, 4): "search_cifar100_noise search_cifar100_fraction search_cifar100_tail "
+    "search_imagenet_lt search_plantnet",
     (1, 20, 5): "search_cifar100_augmented",
 }
 BUDGETS = {name: budget for budget, names in _BY_BUDGET.items() for name in names.split()}
@@ -87,9 +81,8 @@ FITTED = {name for name in studies() if not name.startswith("photos")} - {"searc
 def test_losses_models_and_recipes_fit_together_on_a_small_part(name: str) -> None:
     """Every end of each space is built; a search begins with its first values."""
     study = studies()[name]
-    kinds = {
-        (arm.loss.label, arm.recipe): arm for arm in study.arms
-    }  # seconds each on stand-ins of photographs
+    # Seconds each on stand-ins of photographs.
+    kinds = {(arm.loss.label, arm.recipe): arm for arm in study.arms}
     small = (replace(study, arms=tuple(kinds.values())) if name.startswith("search_") else study).smoke()
     identities = check_study(small)
     assert len(identities) == len(small.arms) and not small.published

@@ -44,9 +44,8 @@ def test_the_quick_studies_take_seconds_a_training_and_that_of_kanji_is_a_part_o
     """Images seen in a training, which its time goes by."""
     for arm in letters_quick().arms:
         first = arm.regime.conditions[0]
-        images = (
-            62 * first.samples if isinstance(first, PerClass) else 2_300
-        )  # of a long tail from 150 down to 3
+        # Of a long tail from 150 down to 3.
+        images = 62 * first.samples if isinstance(first, PerClass) else 2_300
         assert images * arm.recipe.epochs <= 100_000
     whole, quick = {arm.name: arm.searched(1) for arm in kanji_classes().arms}, kanji_quick()
     assert all(whole[arm.name] == arm.searched(1) for arm in quick.arms)

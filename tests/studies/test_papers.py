@@ -73,9 +73,8 @@ def test_every_printed_number_is_in_one_study_or_left_out_for_a_reason() -> None
 def fits(row: Row, published: Published, arm: Arm) -> bool:
     """Whether an arm and its number are what a row says; τ = 0, another loss by name, has a test of its own."""
     without_tau = row.paper == "sawada2020" and row.loss == "smooth_topk_svm"
-    fixed = {
-        name: value for name, value in arm.loss.fixed.items() if name != "margin"
-    }  # which is the row's level
+    # Which is the row's level.
+    fixed = {name: value for name, value in arm.loss.fixed.items() if name != "margin"}
     same_loss = arm.loss.name == row.loss and fixed == ({"tau": 1.0} if without_tau else row.parameters)
     return (
         (published.source, published.value, arm.model.label) == (row.source, row.value, row.model)

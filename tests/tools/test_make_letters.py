@@ -133,9 +133,7 @@ def test_a_licence_is_the_packages_or_the_fonts_own(fonts: Path, tmp_path: Path)
     assert {row["package"] for row in rows} == {"fonts-mine 1.0-2"}
 
 
-def test_characters_come_from_a_file_and_the_smallest_form_holds_the_same(
-    fonts: Path, tmp_path: Path
-) -> None:
+def test_characters_come_from_a_file_and_the_smallest_form_is_the_same(fonts: Path, tmp_path: Path) -> None:
     text = tmp_path / "five.txt"
     text.write_text("FL\nTHX\n")
     made(fonts, "--out", tmp_path / "f.npz", "--characters", "FLTHX", *ONE_EACH)

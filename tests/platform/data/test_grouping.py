@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from made_photos import by_both_readers
+from made_photos import Read, by_both_readers
 from PIL import Image
 from torch import Generator, Tensor
 
@@ -50,7 +49,7 @@ def apart(data: Dataset) -> bool:
 
 
 @by_both_readers
-def test_a_pattern_names_the_groups_of_images(read: Callable[..., Dataset], photos: Path) -> None:
+def test_a_pattern_names_the_groups_of_images(read: Read, photos: Path) -> None:
     split: dict[str, Any] = {"validation": 0.2, "test": 0.2}
     how = {**split, "groups": "{class}/{group}_*", "called": "photographers"}
     data = read("photos", **how)

@@ -19,10 +19,11 @@ from topk_platform.serving.conformal import calibrate, prevalences_of
 from topk_platform.serving.set_calibration import METHODS
 
 Train = Callable[[Study, Path], None]
+Exported = tuple[Path, Study, Path]
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> tuple[Path, Study, Path]:
+def exported(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> Exported:
     """An export that is calibrated, its study and its store."""
     folder = tmp_path_factory.mktemp("sets")
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(4, batch_size=32))
@@ -39,7 +40,7 @@ def the_data() -> Dataset:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_test_set_is_covered(method: str, exported: tuple[Path, Study, Path]) -> None:
+def test_the_test_set_is_covered(method: str, exported: Exported) -> None:
     """Within 4 standard errors, of 360 test samples and 270 calibration samples, of the requested coverage."""
     model, data = load_model(exported[0]), the_data()
     assert model.calibration is not None and (model.calibration.tuned, model.calibration.samples) == (90, 270)
@@ -55,7 +56,7 @@ def test_the_test_set_is_covered(method: str, exported: tuple[Path, Study, Path]
 
 
 def test_an_export_is_calibrated_from_the_command_line_and_keeps_it(
-    exported: tuple[Path, Study, Path], tmp_path: Path
+    exported: Exported, tmp_path: Path
 ) -> None:
     """Of a long tail: most classes have a single sample, one has none; the coverage is that of all."""
     export_model(exported[1], exported[1].arms[0].name, tmp_path / "out", store=exported[2])
@@ -91,7 +92,7 @@ def test_an_export_is_calibrated_from_the_command_line_and_keeps_it(
     assert load_model(tmp_path / "out").calibration == model.calibration
 
 
-def test_sets_from_the_command_line(exported: tuple[Path, Study, Path], tmp_path: Path) -> None:
+def test_sets_from_the_command_line(exported: Exported, tmp_path: Path) -> None:
     inputs = the_data().test.tensor[:3]
     paths = []
     for row, part in enumerate(inputs):
@@ -120,14 +121,12 @@ def test_sets_from_the_command_line(exported: tuple[Path, Study, Path], tmp_path
         (["--coverage", "90", "--method", "prevalance"], "did you mean 'prevalence'"),
     ],
 )
-def test_bad_options_are_one_line(options: list[str], why: str, exported: tuple[Path, Study, Path]) -> None:
+def test_bad_options_are_one_line(options: list[str], why: str, exported: Exported) -> None:
     code, out, err = topk("predict", str(exported[0]), "x.npy", *options)
     assert code == 2 and not out and why in " ".join(err.split())
 
 
-def test_a_network_without_calibration_names_the_remedies(
-    exported: tuple[Path, Study, Path], tmp_path: Path
-) -> None:
+def test_a_network_without_calibration_names_the_remedies(exported: Exported, tmp_path: Path) -> None:
     _, study, store = exported
     export_model(study, study.arms[0].name, tmp_path / "out", store=store)
     code, _, err = topk("predict", str(tmp_path / "out"), "x.npy", "--coverage", "90")
@@ -149,7 +148,7 @@ def test_a_network_without_calibration_names_the_remedies(
             model.calibrated(data.test.tensor[:2], labels)  # type: ignore[arg-type]
 
 
-def test_a_calibrated_network_keeps_its_training_shares(exported: tuple[Path, Study, Path]) -> None:
+def test_a_calibrated_network_keeps_its_training_shares(exported: Exported) -> None:
     """With method "prevalence", recalibration on your own samples gives the sets of a calibration with these shares."""
     model, data = load_model(exported[0]), the_data()
     shares = tuple(count / 55 for count in range(1, 11))
@@ -165,9 +164,7 @@ def test_a_calibrated_network_keeps_its_training_shares(exported: tuple[Path, St
     assert again.sets(data.test.tensor, 0.9, method) != again.sets(data.test.tensor, 0.9, "threshold")
 
 
-def test_a_calibration_of_another_network_is_refused(
-    exported: tuple[Path, Study, Path], tmp_path: Path
-) -> None:
+def test_a_calibration_of_another_network_is_refused(exported: Exported, tmp_path: Path) -> None:
     _, study, store = exported
     export_model(study, study.arms[0].name, tmp_path, store=store, calibrate=True)
     path = tmp_path / "calibration.json"

@@ -118,9 +118,8 @@ def test_fresh_samples_are_covered_as_often_as_exchangeability_says(method: str)
     law = betabinom(fresh, rank, samples + 1 - rank)
     slack = 4.9 * law.std() / math.sqrt(draws)
     assert law.mean() - slack <= np.mean(covered) <= law.mean() + slack
-    assert (
-        law.std() * 0.75 < np.std(covered) < law.std() * 1.25
-    )  # 5 standard errors of a deviation of 200 draws
+    # 5 standard errors of a deviation of 200 draws.
+    assert law.std() * 0.75 < np.std(covered) < law.std() * 1.25
 
 
 @pytest.mark.parametrize("sharpness", [0.2, 1.0, 4.0])

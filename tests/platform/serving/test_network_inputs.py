@@ -47,7 +47,7 @@ def test_an_image_gives_the_same_inputs_however_it_is_given(photos: Path, takes:
 
 @pytest.mark.parametrize("name", ["a.pgm", "a.png", "turned.tif", "turned.png"])
 @pytest.mark.parametrize("takes", [IN_MEMORY, IN_FILES, GREY])
-def test_an_image_that_is_deep_or_on_its_side_is_read_as_its_file_is(
+def test_a_deep_image_or_one_on_its_side_is_read_as_its_file(
     tmp_path: Path, name: str, takes: Inputs
 ) -> None:
     draw, exif, path = np.random.default_rng(0), Image.Exif(), tmp_path / name
@@ -100,9 +100,7 @@ def test_what_else_is_given_is_named(given: Given, takes: Inputs, why: str) -> N
 
 
 @pytest.mark.parametrize("takes", [IN_MEMORY, NUMBERS])
-def test_hidden_files_are_left_out_links_are_followed_and_those_in_a_circle_end(
-    tmp_path: Path, takes: Inputs
-) -> None:
+def test_hidden_files_are_left_out_and_links_followed_but_in_a_circle(tmp_path: Path, takes: Inputs) -> None:
     """As in a folder of training images; two links to the folder around them would lead to billions of paths."""
     ending, folder = ("png" if takes is IN_MEMORY else "npy"), tmp_path / ".cache" / "own"
     for name in ("a", "._a", ".ipynb_checkpoints/a-checkpoint", "more/b", "other/c", "../around/d"):

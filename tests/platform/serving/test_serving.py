@@ -29,6 +29,7 @@ from topk_platform.specs import TrialRecord
 SEEDS = 2
 DOCS = Path(__file__).parents[3] / "docs"
 Train = Callable[..., None]
+Trained = tuple[Path, Study]
 
 
 def one(regime: Regime, model: str, **more: object) -> Study:
@@ -42,7 +43,7 @@ def trees(
     tmp_path_factory: pytest.TempPathFactory,
     train_study: Train,
     photos_of_trees: Path,
-) -> tuple[Path, Study]:
+) -> Trained:
     """A folder with data and a store, and the study that was run on them."""
     folder = tmp_path_factory.mktemp("trees")
     options = {"size": 8} | ({"resize": 9} if request.param == "image_files" else {})
@@ -53,7 +54,7 @@ def trees(
     return folder, study
 
 
-def export(trained: tuple[Path, Study], to: Path, **options: Any) -> Path:
+def export(trained: Trained, to: Path, **options: Any) -> Path:
     """Export the network of the study that was run in a folder; return where it is."""
     folder, study = trained
     export_model(study, study.arms[0].name, to, store=folder / "runs", **options)
@@ -61,7 +62,7 @@ def export(trained: tuple[Path, Study], to: Path, **options: Any) -> Path:
 
 
 def test_a_network_says_of_files_what_it_was_tested_with(
-    trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trees: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the training data: the top-1 and top-2 accuracies over the test files are those of the ledger."""
     folder, study = trees
@@ -82,9 +83,7 @@ def test_a_network_says_of_files_what_it_was_tested_with(
             assert [c.probability for c in guesses] == sorted((c.probability for c in guesses), reverse=True)
 
 
-def test_a_folder_images_and_arrays_are_predicted_as_files_are(
-    trees: tuple[Path, Study], tmp_path: Path
-) -> None:
+def test_a_folder_images_and_arrays_are_predicted_as_files_are(trees: Trained, tmp_path: Path) -> None:
     test = trees[0] / "data" / "trees" / "test"
     paths, model = sorted(test.glob("*/*.png")), load_model(export(trees, tmp_path / "out"))
     expected = model.predict(paths)
@@ -97,7 +96,7 @@ def test_a_folder_images_and_arrays_are_predicted_as_files_are(
     assert [image["candidates"][0]["label"] for image in printed] == [row[0].label for row in expected]
 
 
-def test_what_cannot_be_read_is_named_after_all_others(trees: tuple[Path, Study], tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named_after_all_others(trees: Trained, tmp_path: Path) -> None:
     export(trees, tmp_path / "out")
     shop = tmp_path / "shop"
     for path in ("a.png", "c.gif", "d.jp2", "@eaDir/a.png"):
@@ -120,9 +119,7 @@ def test_what_cannot_be_read_is_named_after_all_others(trees: tuple[Path, Study]
     assert f"{how}, and cropped to the 8 × 8 pixels in its middle" in card
 
 
-def test_the_pages_lines_run(
-    trees: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pages_lines_run(trees: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     block, in_sets, service = re.findall(
         r"```python\n(.*?)```", (DOCS / "serving.md").read_text(), flags=re.DOTALL
     )
@@ -175,7 +172,7 @@ def test_the_seed_that_validated_best_is_taken(tmp_path: Path, train_study: Trai
     assert export_model(study, study.arms[0].name, tmp_path / "out", store=tmp_path / "runs").seed == 2
 
 
-def test_the_folder_says_what_it_holds(trees: tuple[Path, Study], tmp_path: Path) -> None:
+def test_the_folder_says_what_it_holds(trees: Trained, tmp_path: Path) -> None:
     content = json.loads((export(trees, tmp_path) / "config.json").read_text())
     assert content["inputs"]["names"] == ["ash", "birch", "cedar"]
     assert content["inputs"]["shape"] == [3, 8, 8]
@@ -188,14 +185,14 @@ def test_the_folder_says_what_it_holds(trees: tuple[Path, Study], tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> tuple[Path, Study]:
+def digits(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> Trained:
     folder = tmp_path_factory.mktemp("digits")
     study = one(Regime("r", "digits"), "linear")
     train_study(study, folder / "runs")
     return folder, study
 
 
-def test_a_network_of_numbers_takes_files_of_numbers(digits: tuple[Path, Study], tmp_path: Path) -> None:
+def test_a_network_of_numbers_takes_files_of_numbers(digits: Trained, tmp_path: Path) -> None:
     data = load(digits[1].arms[0].regime)
     assert isinstance(data, Dataset)
     inputs = data.test.tensor[:3]
@@ -234,7 +231,7 @@ def by_subsets(scores: Tensor) -> Tensor:
     ],
 )
 def test_an_export_that_cannot_be_is_one_line(
-    given: dict[str, Any], why: str, digits: tuple[Path, Study], tmp_path: Path
+    given: dict[str, Any], why: str, digits: Trained, tmp_path: Path
 ) -> None:
     folder, study = digits
     other = tmp_path / "a folder of something else"
@@ -248,7 +245,7 @@ def test_an_export_that_cannot_be_is_one_line(
     assert (other / "model.safetensors").read_text() == "weights of years"
 
 
-def test_a_folder_that_is_no_export_is_one_line(digits: tuple[Path, Study], tmp_path: Path) -> None:
+def test_a_folder_that_is_no_export_is_one_line(digits: Trained, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="must be a folder of `topk export --arm`"):
         load_model(tmp_path)
     with pytest.raises(UserError, match=r"k must be in \[1, 10\]"):
@@ -260,7 +257,7 @@ def test_a_folder_that_is_no_export_is_one_line(digits: tuple[Path, Study], tmp_
 
 
 @pytest.mark.slow
-def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path) -> None:
+def test_onnx_computes_the_same_scores(trees: Trained, tmp_path: Path) -> None:
     """To float32's rounding in sums of some hundred terms, in another order."""
     import onnxruntime
 
@@ -273,7 +270,7 @@ def test_onnx_computes_the_same_scores(trees: tuple[Path, Study], tmp_path: Path
 
 
 def test_a_logged_network_takes_pixels_of_any_whole_type_and_nothing_else(
-    trees: tuple[Path, Study], tmp_path: Path
+    trees: Trained, tmp_path: Path
 ) -> None:
     predictor, own = as_mlflow_loads_it(export(trees, tmp_path))
     pixels = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8))
@@ -293,7 +290,7 @@ def as_mlflow_loads_it(folder: Path) -> tuple[Predictor, Classifier]:
     return _load_pyfunc(str(folder / "model.safetensors")), load_model(folder)
 
 
-def test_a_logged_network_of_numbers_takes_whole_ones_too(digits: tuple[Path, Study], tmp_path: Path) -> None:
+def test_a_logged_network_of_numbers_takes_whole_ones_too(digits: Trained, tmp_path: Path) -> None:
     predictor, own = as_mlflow_loads_it(export(digits, tmp_path))
     whole = np.ones((2, 1, 8, 8), dtype=int)
     np.testing.assert_array_equal(predictor.predict(whole), own.scores(torch.ones(2, 1, 8, 8)).numpy())
@@ -304,7 +301,7 @@ def test_a_logged_network_of_numbers_takes_whole_ones_too(digits: tuple[Path, St
 
 
 def test_a_full_disk_for_a_graph_is_bad_input(
-    digits: tuple[Path, Study], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    digits: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -316,7 +313,7 @@ def test_a_full_disk_for_a_graph_is_bad_input(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["inputs", "instances"])
-def test_mlflows_server_answers_images_in_json(key: str, trees: tuple[Path, Study], tmp_path: Path) -> None:
+def test_mlflows_server_answers_images_in_json(key: str, trees: Trained, tmp_path: Path) -> None:
     """By the function that it calls for each request; JSON's numbers are int64 there."""
     import mlflow
     from mlflow.pyfunc.scoring_server import invocations

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,11 +44,13 @@ class Bent(nn.Module):
         return self.last(self.hidden(inputs.flatten(1)).sin())
 
 
-def bent(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
-    return Bent(classes)
+def network(make: Callable[[int], nn.Module]) -> Callable[..., nn.Module]:
+    """A model by a function of its number of classes."""
+    return lambda shape, classes, head="linear": make(classes)
 
 
-def repeating(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+@network
+def repeating(classes: int) -> nn.Module:
     """One activation and one layer occur twice; a walk over distinct modules meets them once."""
     act, inner = nn.Tanh(), nn.Linear(16, 16)
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), act, inner, act, inner, nn.Linear(16, classes))
@@ -65,18 +68,16 @@ class Sharing(Bent):
         return self.last(self.same(self.inner(self.hidden(inputs.flatten(1)).sin()).sin()))
 
 
-def sharing(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
-    return Sharing(classes)
-
-
-def sharing_bias(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+@network
+def sharing_bias(classes: int) -> nn.Module:
     layers = nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, classes)
     nn.init.ones_(layers[0].bias)
     layers[2].bias = layers[0].bias
     return nn.Sequential(nn.Flatten(), *layers)
 
 
-def tripled(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+@network
+def tripled(classes: int) -> nn.Module:
     """A hook of the whole chain changes its scores."""
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, classes))
     network.register_forward_hook(lambda _module, _inputs, scores: 3 * scores)
@@ -90,28 +91,18 @@ class Doubled(Bent):
         return super().forward(inputs.flatten(1).mul_(2))
 
 
-def doubled(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
-    return Doubled(classes)
-
-
-def hooked(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+@network
+def hooked(classes: int) -> nn.Module:
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
     network[1].weight.register_hook(lambda gradient: 0.1 * gradient)
     return network
 
 
-def frozen(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
+@network
+def frozen(classes: int) -> nn.Module:
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, classes))
     network[1].requires_grad_(requires_grad=False)
     return network
-
-
-def normalised(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
-
-
-def dropping(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, classes))
 
 
 class Noise(nn.Module):
@@ -121,8 +112,12 @@ class Noise(nn.Module):
         return inputs + 0.1 * torch.randn_like(inputs)
 
 
-def drawing(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
-    return nn.Sequential(nn.Flatten(), Noise(), nn.Linear(64, classes))
+bent, sharing, doubled = network(Bent), network(Sharing), network(Doubled)
+normalised = network(
+    lambda n: nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, n))
+)
+dropping = network(lambda n: nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(64, n)))
+drawing = network(lambda n: nn.Sequential(nn.Flatten(), Noise(), nn.Linear(64, n)))
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -70,9 +70,7 @@ def test_each_regime_is_learnt(regime: str) -> None:
 
 
 @pytest.mark.parametrize("mix", ["", "mixup"])
-def test_a_resumed_trial_goes_on_as_if_nothing_had_happened(
-    mix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_trial_goes_on_as_if_nothing_happened(mix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed after a step, of five an epoch, and gone on with in another number of threads: bit for bit the same."""
     augmentation = Augmentation(window=True, crop=1, flip=True, mix=mix)
     wanted = trial(recipe=recipe(epochs=3, batch_size=5, augmentation=augmentation))
@@ -236,9 +234,7 @@ def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("dataset", ["image_files", "image_folder"])
-def test_a_class_whose_name_is_no_text_is_refused_before_anything_is_trained(
-    dataset: str, tmp_path: Path
-) -> None:
+def test_a_class_whose_name_is_no_text_is_refused_before_any_training(dataset: str, tmp_path: Path) -> None:
     """An archive from another system may hold names in its own encoding. No table of results could be written."""
     write_photos(tmp_path / "cups", map(os.fsdecode, (b"caf\xe9", b"tea")), 3)
     options: dict[str, str | int] = {"folder": "cups", "size": 8}

@@ -81,9 +81,7 @@ def test_they_take_four_bytes_an_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("together", [(), (1, 2, 3)])
-def test_the_guesses_hold_the_true_class_where_its_rank_says(
-    together: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_guesses_hold_the_true_class_where_its_rank_says(together: tuple[int, ...], tmp_path: Path) -> None:
     trials = [a_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
     store = Store.open(tmp_path)
     for record in finish(run_trials(trials, StoreKeeper(store))):

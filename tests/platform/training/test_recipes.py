@@ -42,9 +42,7 @@ TAIL = Regime("tail", "digits", (LongTail(5),))
         (EMA, {"decay": 1.0}, "decay"),
     ],
 )
-def test_what_is_out_of_range_is_refused_by_its_name(
-    part: type, given: dict[str, object], named: str
-) -> None:
+def test_what_is_out_of_range_is_refused_by_name(part: type, given: dict[str, object], named: str) -> None:
     with pytest.raises(UserError, match=rf"{part.__name__}\.{named} "):
         part(**({"epochs": 4} if part is Recipe else {}) | given)
 

@@ -8,12 +8,7 @@ import torch
 from small_trials import IMAGES, Memory, a_trial, bits, cut_and_resumed, listened, trained
 from torch import Tensor, nn
 
-from topk_platform import (
-    EMA,
-    Augmentation,
-    Model,
-    Recipe,
-)
+from topk_platform import EMA, Augmentation, Model, Recipe
 from topk_platform.records.networks import StoreKeeper, forget
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial
@@ -43,19 +38,10 @@ CUTS = {
 }
 
 
-class Drops(nn.Sequential):
-    """Draws from the global generator."""
-
-
 def with_dropout(shape: tuple[int, ...], classes: int, head: str = "linear") -> nn.Module:
-    return Drops(
-        nn.Flatten(),
-        nn.Linear(64, 32),
-        nn.BatchNorm1d(32),
-        nn.ReLU(),
-        nn.Dropout(0.3),
-        nn.Linear(32, classes),
-    )
+    """A network that draws from the global generator."""
+    hidden = nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3)
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(32, classes))
 
 
 def same_weights(one: dict[str, dict[str, Tensor]], other: dict[str, dict[str, Tensor]]) -> bool:
@@ -172,9 +158,7 @@ def test_checkpoints_lie_in_the_store_until_the_trial_is_recorded(keeper: StoreK
     ("damage", "left"),
     [("truncated", 2 * STEPS), ("corrupted", 2 * STEPS + 1), ("empty", 2 * STEPS + 4)],
 )
-def test_a_damaged_checkpoint_falls_back_to_the_one_before_it(
-    damage: str, left: int, keeper: StoreKeeper
-) -> None:
+def test_a_damaged_checkpoint_falls_back_to_one_before(damage: str, left: int, keeper: StoreKeeper) -> None:
     trial = a_trial(recipe=Recipe(epochs=6))
     expected = finish(run_trials([trial]))
     training = run_trials([trial], keeper)

@@ -59,7 +59,7 @@ def test_average_sets_are_the_expectation_over_tie_breaks(rows: list[tuple[list[
 
 
 @given(tables, st.sampled_from([50, 75, 90]))
-def test_conformal_sets_hold_the_quantile_and_what_equals_it(
+def test_conformal_sets_hold_the_quantile_and_its_equals(
     rows: list[tuple[list[int], int]], percent: int
 ) -> None:
     values, labels = tensors(rows)

@@ -14,11 +14,7 @@ from topk_platform import Loss, Recipe, UserError
 from topk_platform.errors import ChangedError
 from topk_platform.specs import EpochRecord, Trial
 from topk_platform.specs.codec import stream_seed
-from topk_platform.training import (
-    LOSSES,
-    Session,
-    check_loss,
-)
+from topk_platform.training import LOSSES, Session, check_loss
 from topk_platform.training.member import Member
 
 
@@ -41,9 +37,8 @@ def test_training_leaves_the_global_generator_alone() -> None:
 
 
 def test_the_last_metrics_are_those_of_the_last_epoch_and_test_is_for_confirmations() -> None:
-    search = trained(
-        a_trial(phase="search", seed=2_000_000)
-    )  # a draw with many- and with medium-shot classes
+    # A draw with many- and with medium-shot classes.
+    search = trained(a_trial(phase="search", seed=2_000_000))
     assert search.test is None
     assert search.validation == search.epochs[-1].validation
     assert set(search.validation) == {

@@ -112,9 +112,7 @@ SPLIT = {"x_train": TABLE, "y_train": LABELS}
         ({"x": TABLE, "y": np.repeat([0, 1], [46, 2])}, "a class needs at least 3 samples to be split in 3"),
     ],
 )
-def test_what_is_not_taken_is_refused_with_the_remedy(
-    tmp_path: Path, arrays: dict[str, Any], message: str
-) -> None:
+def test_what_is_not_taken_names_the_remedy(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         made(tmp_path, **arrays)
     assert message in str(caught.value)

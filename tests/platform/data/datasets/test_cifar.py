@@ -94,9 +94,7 @@ def test_what_is_missing_is_said_with_where_to_get_it(tmp_path: Path, lost: str)
     assert f"lacks {lost}." in str(caught.value) and CIFAR100.url in str(caught.value)
 
 
-def test_the_same_name_in_another_folder_is_read_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_name_in_another_folder_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = {tmp_path / "a": 0, tmp_path / "b": 1}
     smalls = {path: write_cifar100(path, seed=seed) for path, seed in named.items()}
     reads: list[Path] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from made_photos import by_both_readers
+from made_photos import Read, by_both_readers
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
@@ -71,9 +70,7 @@ def test_one_folder_is_split_by_fractions(folder: Path) -> None:
 @pytest.mark.parametrize(
     "hidden", ["train/a/._0.png", "train/a/.x", "train/.x/0.png", "val/.x/0.png", "train/a/.x/0.png"]
 )
-def test_hidden_files_are_no_images_and_hidden_folders_no_classes(
-    hidden: str, folder: Path, read: Callable[..., Dataset]
-) -> None:
+def test_hidden_files_are_no_images_hidden_folders_no_classes(hidden: str, folder: Path, read: Read) -> None:
     draw(folder / "train")
     draw(folder / "val")
     before = read("mine").fingerprint
@@ -111,9 +108,7 @@ def test_images_and_their_order_are_torchvisions(folder: Path) -> None:
     ("name", "sizes"),
     [("val", [18, 6, 9]), ("valid", [18, 6, 9]), ("validation", [18, 6, 9]), ("", [15, 3, 9])],
 )
-def test_folders_are_the_splits_and_others_are_taken_from_training(
-    folder: Path, name: str, sizes: list[int]
-) -> None:
+def test_folders_are_splits_and_others_come_from_training(folder: Path, name: str, sizes: list[int]) -> None:
     for split, count in (("train", 6), (name, 2), ("test", 3)):
         if split:
             draw(folder / split, count=count)
@@ -170,7 +165,7 @@ def test_missing_and_broken_images_are_one_clear_error(folder: Path) -> None:
 
 
 @by_both_readers
-def test_a_class_may_lack_images_in_validation_and_test(folder: Path, read: Callable[..., Dataset]) -> None:
+def test_a_class_may_lack_images_in_validation_and_test(folder: Path, read: Read) -> None:
     """By its folder, which may be empty or not be there."""
     draw(folder / "train", "abc")
     draw(folder / "val", "ac")
@@ -186,9 +181,7 @@ def test_a_class_may_lack_images_in_validation_and_test(folder: Path, read: Call
 
 
 @by_both_readers
-def test_an_empty_folder_is_no_class_and_an_empty_split_none(
-    folder: Path, read: Callable[..., Dataset]
-) -> None:
+def test_an_empty_folder_is_no_class_and_an_empty_split_none(folder: Path, read: Read) -> None:
     draw(folder / "train", "ab")
     draw(folder / "test", "ab")
     (folder / "train" / "c").mkdir()
@@ -201,9 +194,7 @@ def test_an_empty_folder_is_no_class_and_an_empty_split_none(
 
 
 @by_both_readers
-def test_a_folder_beside_train_that_is_no_split_is_named(
-    folder: Path, read: Callable[[str], Dataset]
-) -> None:
+def test_a_folder_beside_train_that_is_no_split_is_named(folder: Path, read: Read) -> None:
     """Else a `dev` in place of a `val` would be ignored, and validation taken from training."""
     for split in ("train", "dev", "test"):
         draw(folder / split)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from made_photos import by_both_readers, write_photos
+from made_photos import Read, by_both_readers, write_photos
 
 from topk_platform import UserError
-from topk_platform.data import Dataset, from_tensors
+from topk_platform.data import from_tensors
 from topk_platform.data.dataset import Split
 from topk_platform.data.images.copies import same_images, united
 
@@ -56,9 +55,7 @@ def test_groups_that_share_a_copy_are_one(pairs: list[tuple[int, int]]) -> None:
 
 
 @by_both_readers
-def test_copies_across_splits_are_refused_or_left_out_of_training(
-    photos: Path, read: Callable[..., Dataset]
-) -> None:
+def test_copies_across_splits_are_refused_or_left_out_of_training(photos: Path, read: Read) -> None:
     in_splits(photos)
     whole = read("mine", validation=0.2)
     for number in range(5):
@@ -78,9 +75,7 @@ def test_copies_across_splits_are_refused_or_left_out_of_training(
 
 @by_both_readers
 @pytest.mark.parametrize("groups", ["", "{class}/{group}_*"])
-def test_splits_that_are_dealt_keep_copies_together(
-    photos: Path, read: Callable[..., Dataset], groups: str
-) -> None:
+def test_splits_that_are_dealt_keep_copies_together(photos: Path, read: Read, groups: str) -> None:
     """Each photo three times, of other groups; without copies the splits are those of always."""
     for image in sorted(photos.glob("*/*.png")):
         for who in "xyz":

@@ -179,9 +179,7 @@ def test_a_network_that_gives_no_features_and_data_that_are_no_images_are_refuse
             features_of(photos(), Backbone(Counting(weight), 8))
 
 
-def test_a_study_names_a_dataset_and_a_backbone_of_its_own(
-    data_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_study_names_its_own_dataset_and_backbone(data_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import torch\nfrom topk_platform.data import from_tensors\n"
         "def photos(shade):\n    images = torch.arange(60 * 48).view(60, 3, 4, 4) % 251 + shade\n"
@@ -304,9 +302,8 @@ def test_near_copies_and_doubtful_labels_are_listed(data_path: Path, monkeypatch
     monkeypatch.setattr(doubts_module, "_doubts", None)  # kept: not computed again
     assert notes_on_features(data, of, file) == (near, doubts)
     assert notes_on_features(data, dict.fromkeys(parts, torch.zeros(9000, 1)), file) == ()
-    alike = {
-        name: 3 + torch.randn(part.shape, generator=draw) for name, part in of.items()
-    }  # all images are alike
+    # All images are alike.
+    alike = {name: 3 + torch.randn(part.shape, generator=draw) for name, part in of.items()}
     monkeypatch.setattr(doubts_module, "_doubts", lambda *_: ())
     (near,) = notes_on_features(data, alike, data_path / "alike.csv")
     assert int(near.split()[0]) < 12

@@ -194,7 +194,7 @@ def test_images_that_come_into_an_empty_folder_of_a_class_are_noticed(empty: str
     assert len(from_folders(root, {"train": "train"})) == count + 1
 
 
-def test_a_list_for_which_the_disk_has_no_room_leaves_nothing(
+def test_a_list_without_room_on_the_disk_leaves_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "replace", no_space)
@@ -203,9 +203,7 @@ def test_a_list_for_which_the_disk_has_no_room_leaves_nothing(
     assert not list((folder / ".topk" / "lists").iterdir())
 
 
-def test_batches_are_the_same_whatever_the_number_of_threads(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_are_the_same_by_any_number_of_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = images(folder)
     order = torch.randperm(len(files), generator=torch.Generator().manual_seed(0))
     places = torch.rand((len(files), 2), generator=torch.Generator().manual_seed(1))
@@ -280,9 +278,7 @@ def test_an_unreadable_image_ends_its_batch_by_name(folder: Path) -> None:
         next(stream)
 
 
-def test_unreadable_images_are_counted_named_and_left_out(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_images_are_named_and_left_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = image_files("inaturalist", 12, 16)
     train = from_folders(folder / "inaturalist", {"train": "train"})
     for row in (3, 8):
@@ -293,9 +289,8 @@ def test_unreadable_images_are_counted_named_and_left_out(
         assert train.names[row].decode() in str(warned[0].message)
     assert len(whole.train) + len(whole.validation) == 2 + len(left.train) + len(left.validation)
     assert left.fingerprint != whole.fingerprint
-    monkeypatch.setattr(
-        image_files_module, "scaled", refuse
-    )  # images are read to their end once, not by every process
+    # Images are read to their end once, not by every process.
+    monkeypatch.setattr(image_files_module, "scaled", refuse)
     with pytest.warns(UserWarning, match="left out"):
         assert image_files("inaturalist", 12, 16, unreadable="skip").fingerprint == left.fingerprint
 
@@ -315,9 +310,7 @@ def test_a_link_that_leads_nowhere_or_to_itself_is_an_image_that_cannot_be_read(
 
 
 @pytest.mark.parametrize("spoiled", [(-1,), (0,), (0, 1, 2, 3)])
-def test_a_class_whose_training_images_are_all_unreadable_is_refused(
-    folder: Path, spoiled: tuple[int, ...]
-) -> None:
+def test_a_class_without_a_readable_training_image_is_refused(folder: Path, spoiled: tuple[int, ...]) -> None:
     """Without its last class the data would have a class less."""
     classes = sorted(path for path in (folder / "inaturalist" / "train").iterdir() if path.is_dir())
     for picture in (picture for number in spoiled for picture in classes[number].iterdir()):
@@ -330,9 +323,7 @@ def test_a_class_whose_training_images_are_all_unreadable_is_refused(
         image_files("inaturalist", 12, 16, unreadable="skip")
 
 
-def test_the_fingerprint_is_of_the_list(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fingerprint_is_of_the_list(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names, sizes and labels count, and how images are cut; neither pixels nor where they lie."""
     first = image_files("inaturalist", 12, 16).fingerprint
     shutil.copytree(folder, tmp_path / "elsewhere", ignore=shutil.ignore_patterns(".topk"))

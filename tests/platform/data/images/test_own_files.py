@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from unicodedata import normalize
 
 import pytest
-from made_photos import READERS, by_both_readers, write_photos
+from made_photos import READERS, Read, by_both_readers, write_photos
 
 from topk_platform import UserError
-from topk_platform.data import Dataset, image_folder
+from topk_platform.data import image_folder
 
 NAMES = [f"{name}{number}" for name in ("ant", "bee", "cod") for number in range(12)]
 
@@ -47,9 +46,7 @@ def labels(separator: str = ",", ending: str = ".png") -> list[str]:
         "\n".join(["path|class", *(f'"some/where/{name}.png"|{name[:3]}' for name in NAMES)]),
     ],
 )
-def test_a_table_of_labels_is_as_good_as_folders(
-    photos: Path, read: Callable[..., Dataset], text: str
-) -> None:
+def test_a_table_of_labels_is_as_good_as_folders(photos: Path, read: Read, text: str) -> None:
     (photos / "labels.csv").write_text(text)
     table = read("mine", labels="labels.csv")
     in_classes(photos)
@@ -115,9 +112,7 @@ def test_a_table_in_another_encoding_or_none_is_refused(photos: Path) -> None:
 @by_both_readers
 @pytest.mark.parametrize("left", ["@eaDir", ".thumbnails", "lost+found", "$RECYCLE.BIN", "__MACOSX"])
 @pytest.mark.parametrize("under", ["", "bee"])
-def test_what_systems_leave_is_left_out_and_counted(
-    photos: Path, read: Callable[..., Dataset], left: str, under: str
-) -> None:
+def test_what_systems_leave_is_left_out_and_counted(photos: Path, read: Read, left: str, under: str) -> None:
     in_classes(photos)
     before = read("mine")
     shutil.copytree(photos / "ant", photos / under / left / "inner")
@@ -127,9 +122,7 @@ def test_what_systems_leave_is_left_out_and_counted(
 
 
 @by_both_readers
-def test_names_that_differ_in_their_unicode_form_alone_are_one_class(
-    photos: Path, read: Callable[..., Dataset]
-) -> None:
+def test_names_that_differ_in_their_unicode_form_alone_are_one_class(photos: Path, read: Read) -> None:
     in_classes(photos)
     one, other = normalize("NFC", "Käfer"), normalize("NFD", "Käfer")
     (photos / "ant").rename(photos / one)

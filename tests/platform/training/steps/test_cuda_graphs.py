@@ -94,9 +94,7 @@ def losses_of(session: Session, epochs: int = 3) -> list[float]:
         {"clip_norm": 1.0, "optimizer": "adam", "learning_rate": 0.01},
     ],
 )
-def test_replayed_steps_are_the_usual_steps(
-    loss: str, options: dict[str, Any], replaying: type[Repeated]
-) -> None:
+def test_replayed_steps_are_the_usual(loss: str, options: dict[str, Any], replaying: type[Repeated]) -> None:
     trial = a_trial(loss, recipe=a_recipe(**options))
     usual, session = Session.prepare(trial), replaying_session(trial)
     # The rate is rounded to float32 on the device.
@@ -153,7 +151,7 @@ def test_no_graphs_on_the_cpu_and_the_same_results() -> None:
         ("cross_entropy", None, 2, r"an ensemble cannot train with .*cuda_graphs"),
     ],
 )
-def test_what_no_graph_can_replay_is_refused(
+def test_what_no_graph_replays_is_refused(
     loss: str, average: EMA | None, ensemble: int, message: str
 ) -> None:
     arm, protocol = a_trial().arm, Protocol(ensemble=ensemble)
@@ -261,9 +259,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_a_recording_ends_before_the_first_replay_and_collects_nothing(
-    enabled: bool, events: list[str]
-) -> None:
+def test_a_recording_ends_before_a_replay_and_collects_nothing(enabled: bool, events: list[str]) -> None:
     def step(inputs: Tensor, target: Tensor) -> Tensor:
         events.append(f"step, collects {gc.isenabled()}")
         return inputs.sum()

@@ -77,13 +77,8 @@ def test_their_steps_are_torchs(recipe: Recipe) -> None:
 @pytest.mark.slow
 def test_a_trial_imports_no_compiler() -> None:
     """With checkpoints, which keep the optimiser's state, after every step."""
-    done = subprocess.run(
-        [sys.executable, "-c", TRAINS],
-        input=a_trial(recipe=Recipe(1)).to_json(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    trial, command = a_trial(recipe=Recipe(1)).to_json(), [sys.executable, "-c", TRAINS]
+    done = subprocess.run(command, input=trial, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['completed'] False"
 
 
