@@ -189,8 +189,8 @@ def test_the_plan_is_the_definitions_whatever_budget_is_requested(
     space = {"tau": Float(0.1, 1)}
     losses = "cross_entropy", Loss("smooth_topk_svm", space, {"tau": 0.5}), "topk_hinge"
     claims = (claim(contrasts=[GAP, Contrast.between("r/mlp/topk_hinge", THEIRS, "top3")]),)
-    asked = {"protocol": Protocol(searches=defined), "trials": 4 * defined, "seeds": 4 * defined}
-    made = small_study(*losses, claims=claims, **asked)
+    protocol, each = Protocol(searches=defined), 4 * defined
+    made = small_study(*losses, protocol=protocol, trials=each, seeds=each, claims=claims)
     for requested in (made.with_budget(**asked), made.with_budget(**asked).with_budget()):
         (decision,) = deciding.decisions_of(requested, [ContrastResult(None, "no seeds", waits=True)] * 2)
         assert [evidence.planned for evidence in decision.evidence] == [searched, fixed]
