@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from in_process import offer, topk
 from made_studies import small_study
+from trained_studies import train_study
 
 from topk_platform import Study
 from topk_platform.cli.app import COMMANDS, load_command
@@ -25,9 +25,7 @@ def test_every_command_on_one_study_has_it() -> None:
 
 
 @pytest.mark.slow
-def test_what_a_smoke_run_left_is_found(
-    tmp_path: Path, train_study: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_smoke_run_left_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train_study(made().smoke(), tmp_path / "runs")
     offer(monkeypatch, "quick_lab", made=made)
     monkeypatch.chdir(tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import hostile
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from forks import Commands, commands
 from made_studies import searched, small_study
+from trained_studies import train_study
 
 from topk_platform import Claim, Contrast, Model, Regime, Study, export_model
 from topk_platform.reports.findings_export import findings
@@ -27,7 +28,7 @@ def small() -> Study:
 
 
 @pytest.fixture(scope="session")
-def good(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> Path:
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``good.json.gz``, the exported network ``good`` and an input for it."""
     folder, study = tmp_path_factory.mktemp("good"), small()
     train_study(study, folder / "runs")

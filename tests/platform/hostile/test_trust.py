@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import hostile
@@ -12,6 +11,7 @@ import pytest
 from forks import Commands
 from made_studies import searched, small_study
 from shipped import studies
+from trained_studies import train_study
 
 from topk_platform import TPE, Loss, OptunaSampler, Protocol, Regime, UserError, export_model, load_model
 from topk_platform.serving.flavor import _load_pyfunc
@@ -23,7 +23,7 @@ OWN = small_study(name="own", models=["own_network:pooled"], k=2, seeds=1)
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> Path:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An exported network of a user's own, from a study of the user's."""
     folder = tmp_path_factory.mktemp("own")
     with pytest.MonkeyPatch.context() as patch:

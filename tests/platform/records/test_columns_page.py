@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from made_studies import searched, small_study
+from trained_studies import train_study
 
 from topk_platform import Study
 from topk_platform.records.ledger import Ledger
@@ -52,7 +52,7 @@ def folded(columns: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[..., None]) -> tuple[Study, Path]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
     """A study of one arm, searched, with a published number, and the folder of its results."""
     store = tmp_path_factory.mktemp("runs")
     study = small_study(searched(), regimes=["digits"], models=["linear"], k=2, trials=2, seeds=2)

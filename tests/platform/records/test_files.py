@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from damage import spoil
 from made_records import a_row
 from made_records import make_record as record
 from made_studies import small_study
+from trained_studies import train_study
 
 from topk_platform import Study
 from topk_platform.errors import StoreError
@@ -39,7 +39,7 @@ SMALL = small_study(models=["linear"], seeds=3)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     train_study(SMALL, folder)
     return folder

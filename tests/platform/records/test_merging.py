@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from in_process import topk
+from trained_studies import train_study
 
-from topk_platform import Study, UserError, table
+from topk_platform import UserError, table
 from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.records.ledger import Ledger
@@ -34,9 +34,7 @@ def files_of(store: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_two_halves_of_digits_give_the_table_of_the_whole_bit_for_bit(
-    tmp_path: Path, train_study: Callable[[Study, Path], None]
-) -> None:
+def test_two_halves_of_digits_give_the_table_of_the_whole_bit_for_bit(tmp_path: Path) -> None:
     halves = SMALL.only("balanced/*"), SMALL.only(["noise*", "long*"])
     for study, name in ((SMALL, "whole"), (halves[0], "a"), (halves[1], "b")):
         train_study(study, tmp_path / name)

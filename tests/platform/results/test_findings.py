@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from in_process import offer, topk
 from made_studies import small_study
 from shipped import shipped
+from trained_studies import train_study
 
 import topk_studies
 from topk_platform import Claim, Contrast, Float, Loss, Protocol, Recipe, Regime, Study, UserError
@@ -60,7 +61,7 @@ def claims() -> tuple[Claim, ...]:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]) -> Path:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("findings")
     train_study(a_study(), folder)
     return folder

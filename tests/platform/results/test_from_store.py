@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_studies import searched, small_study
+from trained_studies import train_study
 
 from topk_platform import LongTail, Loss, Recipe, Regime, Study, UserError, table
 from topk_platform.identity import Identity
@@ -93,9 +93,7 @@ def test_once_a_changed_study_runs_its_own_results_are_shown(tmp_path: Path) -> 
     assert not shown.changed and shown.left == a_study().size - 1
 
 
-def test_another_k_trains_nothing_again_and_is_read_from_the_ranks(
-    tmp_path: Path, train_study: Callable[..., None]
-) -> None:
+def test_another_k_trains_nothing_again_and_is_read_from_the_ranks(tmp_path: Path) -> None:
     """Plain, macro and by group of classes: the same numbers as if it had been asked for at first."""
     more = replace(a_study(topk=(1, 2, 3)), trials=1)  # later suggestions would differ with the K
     train_study(replace(a_study(), trials=1), tmp_path / "few")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,18 @@ import numpy as np
 import pytest
 import torch
 from in_process import topk
+from trained_studies import train_study
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import Dataset, load
 from topk_platform.serving.conformal import calibrate, prevalences_of
 from topk_platform.serving.set_calibration import METHODS
 
-Train = Callable[[Study, Path], None]
 Exported = tuple[Path, Study, Path]
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> Exported:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """An export that is calibrated, its study and its store."""
     folder = tmp_path_factory.mktemp("sets")
     arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(4, batch_size=32))

