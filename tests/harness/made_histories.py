@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from made_records import make_record
+
 from topk_platform import Arm, Study
 from topk_platform.protocol import Tally
 from topk_platform.records.history import ArmHistory
 from topk_platform.records.per_image import Ranks
+from topk_platform.records.writer import trial_row
 from topk_platform.results import Cell, Table, build_table, estimate
 from topk_platform.results.cells import marked
 from topk_platform.results.runs import Runs
-from topk_platform.specs import Phase, Trial
 
 __all__ = ["make_gains_table", "make_history", "make_row", "make_runs", "make_table"]
 
@@ -26,17 +27,10 @@ Tests = float | Mapping[str, float | None]
 
 def make_row(study: Study, arm: Arm, number: int, seed: int, tests: Tests = math.nan) -> dict[str, Any]:
     """Return a row as a ledger has it: of a search trial, or with a seed of a confirmation."""
-    phase: Phase = "confirm" if seed else "search"
-    of_arm = (study.name, study.arm_id(arm), arm, study.topk)
-    trial = Trial(*of_arm, phase, number, seed, 0, arm.loss.first, "f", "c")
+    versions = {"machine": "m", "torch": "2.15.0"}
+    record = make_record(study, number, arm=study.arms.index(arm), seed=seed, versions=versions)
     results = tests if isinstance(tests, Mapping) else dict.fromkeys(study.metrics, tests)
-    return {
-        "key": trial.key, "arm": arm.name, "arm_id": trial.arm_id, "phase": phase, "number": number, "seed": seed,
-        "status": "completed", "reason": "why", "config": trial.to_json(), "values": json.dumps(trial.parameters),
-        "train_seconds": 1.0, "code_version": "c", "dataset_fingerprint": "f",
-        "versions": '{"machine": "m", "torch": "2.15.0"}',
-        **{f"test.{metric}": value for metric, value in results.items()},
-    }  # fmt: skip
+    return trial_row(replace(record, test=results))
 
 
 def make_history(study: Study, arm: Arm, tests: Sequence[Tests], chosen: int = 0) -> ArmHistory:

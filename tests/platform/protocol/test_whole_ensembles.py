@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from driven import end_all
 from made_studies import searched, small_study
+from made_trainings import state_of
 
 from topk_platform import Study
-from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.specs import NoPruning, Protocol, Trial
 
@@ -43,8 +42,8 @@ def test_as_many_train_as_was_announced(
     trials: int, seeds: int, ensemble: int, searches: int, beyond: int
 ) -> None:
     study = a_study(trials, seeds, ensemble, searches)
-    arms = [ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms]
-    progress = StudyProgress(arms)
+    progress = state_of(study)
+    arms = progress.arms.values()
     total = sum(arm.left + arm.along for arm in arms)
     assert (sum(arm.left for arm in arms), total - study.size) == (study.size, beyond)
     trained = 0

@@ -194,7 +194,9 @@ def with_ends(
         for seed, status in ends.get(arm.loss.label, {}).items():
             past.confirm[0, seed] |= {"status": status, **dict.fromkeys(f"test.{m}" for m in study.metrics)}
         if arm.loss.label in (searches or {}):
-            past = ArmHistory(arm, {n: row | {"status": "diverged"} for n, row in past.search.items()})
+            past = ArmHistory(
+                arm, {n: row | {"status": "diverged", "reason": "why"} for n, row in past.search.items()}
+            )
         histories[study.arm_id(arm)] = past
     return build_table(study, histories)
 
