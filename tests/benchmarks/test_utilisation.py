@@ -6,9 +6,10 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from made_studies import small_study
 from scripts import loaded
 
-from topk_platform import Arm, Float, Loss, Model, NoPruning, Protocol, Random, Recipe, Regime, Study
+from topk_platform import Float, Loss, NoPruning, Protocol, Random, Recipe, Study
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 
@@ -20,10 +21,8 @@ LOSS = Loss("smooth_topk_svm", {"tau": Float(0.01, 10)}, {"tau": 1.0})
 
 def a_study(arms: int, trials: int, seeds: int, **protocol: int) -> Study:
     how = Protocol(Random(), pruner=NoPruning(), **protocol)  # type: ignore[arg-type]
-    made = [
-        Arm(Regime(f"r{i}", "digits"), Model("mlp"), LOSS, 3, Recipe(4), protocol=how) for i in range(arms)
-    ]
-    return Study("s", made, topk=(1, 3), trials=trials, seeds=seeds)
+    parts = {"regimes": [f"r{i}" for i in range(arms)], "recipe": Recipe(4), "protocol": how}
+    return small_study(LOSS, trials=trials, seeds=seeds, **parts)
 
 
 def a_progress(study: Study) -> StudyProgress:
@@ -54,7 +53,7 @@ def test_it_takes_no_less_than_what_waits_for_one_another_and_no_less_than_a_wor
 def test_the_narrow_arm_that_takes_longest_is_begun_first() -> None:
     """Two workers, an arm of ten trials one after another, and twenty short trainings that wait for nothing."""
     searched = a_study(1, 10, 1).arms[0]
-    fixed = [Arm(Regime(f"f{i}", "digits"), Model("mlp"), Loss("ldam"), 3, Recipe(4)) for i in range(11)]
+    fixed = small_study("ldam", regimes=[f"f{i}" for i in range(11)], recipe=Recipe(4)).arms
     study = Study("s", [*fixed, searched], topk=(1, 3), trials=10, seeds=1)
     result = simulated(a_progress(study), lambda trial: 1.0, workers=2)
     assert result == Simulated(workers=2, seconds=11.0, last_start=10.0, idle=0.0)

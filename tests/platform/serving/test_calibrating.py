@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 from in_process import topk
+from made_studies import small_study
 from trained_studies import train_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
+from topk_platform import Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import Dataset, load
 from topk_platform.serving.conformal import calibrate, prevalences_of
 from topk_platform.serving.set_calibration import METHODS
@@ -25,8 +26,8 @@ Exported = tuple[Path, Study, Path]
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """An export that is calibrated, its study and its store."""
     folder = tmp_path_factory.mktemp("sets")
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 2, Recipe(4, batch_size=32))
-    study = Study("s", [arm], topk=(1, 2), seeds=1, measures=("size90",))
+    budget = {"recipe": Recipe(4, batch_size=32), "seeds": 1}
+    study = small_study(models=["linear"], k=2, measures=("size90",), **budget)
     train_study(study, folder / "runs")
     export_model(study, study.arms[0].name, folder / "out", store=folder / "runs", calibrate=True)
     return folder / "out", study, folder / "runs"

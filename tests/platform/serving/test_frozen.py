@@ -15,12 +15,13 @@ import pytest
 import torch
 from image_archives import pictures, structs, write_parquet
 from in_process import topk
+from made_studies import small_study
 from PIL import Image
 from safetensors.torch import save
 from scipy.stats import binomtest
 from trained_studies import train_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
+from topk_platform import Model, Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import data_at
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
@@ -41,8 +42,8 @@ OWN = (
 def study_on_features(dataset: str, backbone: str, **options: int | str) -> Study:
     options = {"of": dataset, "folder": "trees", "backbone": backbone, "pixels": 32, **options}
     regime = Regime("trees", "image_features", options=options)
-    arm = Arm(regime, Model("mlp", {"hidden": 8}), Loss("cross_entropy"), 2, Recipe(2, batch_size=8))
-    return Study("s", [arm], topk=(1, 2), seeds=1)
+    parts = {"regimes": [regime], "models": [Model("mlp", {"hidden": 8})]}
+    return small_study(**parts, k=2, recipe=Recipe(2, batch_size=8), seeds=1)
 
 
 @pytest.fixture

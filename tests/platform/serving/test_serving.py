@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 from in_process import topk
+from made_studies import small_study
 from PIL import Image
 from torch import Tensor
 from trained_studies import train_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study, UserError, export_model, load_model
+from topk_platform import Recipe, Regime, Study, UserError, export_model, load_model
 from topk_platform.data import Dataset, data_at, load
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
@@ -31,9 +32,8 @@ DOCS = Path(__file__).parents[3] / "docs"
 Trained = tuple[Path, Study]
 
 
-def one(regime: Regime, model: str, **more: object) -> Study:
-    arm = Arm(regime, Model(model), Loss("cross_entropy"), 2, Recipe(2, batch_size=8))
-    return Study("s", [arm], topk=(1, 2), seeds=SEEDS, **more)  # type: ignore[arg-type]
+def one(regime: Regime, model: str) -> Study:
+    return small_study(regimes=[regime], models=[model], k=2, recipe=Recipe(2, batch_size=8), seeds=SEEDS)
 
 
 @pytest.fixture(scope="module", params=["image_folder", "image_files"])

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from made_studies import small_study
 from small_trials import a_trial, trained
 from torch import nn
 
 from topk_platform import (
-    Arm,
     Int,
     LongTail,
     Loss,
@@ -18,7 +18,6 @@ from topk_platform import (
     Protocol,
     Recipe,
     Regime,
-    Study,
     UserError,
 )
 from topk_platform.data import load
@@ -289,31 +288,27 @@ def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone() -> None:
     assert [len(record.epochs) for record in records] == [3, 0, 1]
 
 
+SIZES = Loss("cross_entropy", {"batch_size": Int(1, 2)}, {"batch_size": 1})
+
+
 @pytest.mark.parametrize(
-    ("model", "space", "message"),
+    ("model", "loss", "message"),
     [
-        (f"{__name__}:normalised", {}, "neither buffers"),
-        (f"{__name__}:dropping", {}, "nor dropout"),
-        (f"{__name__}:hooked", {}, "no hooks on gradients"),
-        (f"{__name__}:drawing", {}, r"stack of networks \(Protocol\(ensemble=1\) trains each alone\)"),
-        ("mlp", {"batch_size": Int(1, 2)}, "one batch_size"),
+        (f"{__name__}:normalised", "cross_entropy", "neither buffers"),
+        (f"{__name__}:dropping", "cross_entropy", "nor dropout"),
+        (f"{__name__}:hooked", "cross_entropy", "no hooks on gradients"),
+        (
+            f"{__name__}:drawing",
+            "cross_entropy",
+            r"stack of networks \(Protocol\(ensemble=1\) trains each alone\)",
+        ),
+        ("mlp", SIZES, "one batch_size"),
+        ("mlp", "conformal_training", "one value for a whole batch and cannot train an ensemble"),
     ],
 )
 def test_what_cannot_train_together_is_refused_before_anything_runs(
-    model: str, space: dict[str, Any], message: str
+    model: str, loss: Loss | str, message: str
 ) -> None:
-    loss = Loss("cross_entropy", space=space, first=dict.fromkeys(space, 1))
-    arm = Arm(Regime("r", "digits"), Model(model), loss, 3, Recipe(1), protocol=Protocol(ensemble=2))
     with pytest.raises(UserError, match=message):
-        check_study(Study("s", [arm], topk=(1, 3)))
-
-
-def test_a_loss_of_whole_batches_is_refused_before_anything_runs() -> None:
-    def study(ensemble: int) -> Study:
-        loss, together = Loss("conformal_training"), Protocol(ensemble=ensemble)
-        arm = Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1), protocol=together)
-        return Study("s", [arm], topk=(1, 3))
-
-    with pytest.raises(UserError, match="one value for a whole batch and cannot train an ensemble"):
-        check_study(study(2))
-    check_study(study(1))
+        check_study(small_study(loss, models=[model], protocol=Protocol(ensemble=2)))
+    check_study(small_study(loss, models=[model]))

@@ -11,9 +11,10 @@ import pytest
 import torch
 from image_archives import write_inaturalist
 from made_photos import write_photos
+from made_studies import small_study
 from small_trials import Memory, a_trial, bits, completed, trained
 
-from topk_platform import Arm, Augmentation, Loss, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
+from topk_platform import Augmentation, Model, PerClass, Protocol, Recipe, Regime, Study, UserError
 from topk_platform.data import data_at, load
 from topk_platform.data.images.in_files import scaled
 from topk_platform.running.preflight.arm_checks import check_study
@@ -217,8 +218,8 @@ def test_batches_on_a_gpu_are_those_on_the_cpu() -> None:
 
 def study(regime: Regime, recipe: Recipe, ensemble: int = 1) -> Study:
     model = Model("linear") if ensemble > 1 else Model("convnet", {"width": 4})
-    arm = Arm(regime, model, Loss("cross_entropy"), 2, recipe, protocol=Protocol(ensemble=ensemble))
-    return Study("s", [arm], topk=(1, 2))
+    how = {"recipe": recipe, "protocol": Protocol(ensemble=ensemble)}
+    return small_study(regimes=[regime], models=[model], k=2, **how)
 
 
 def test_a_study_is_checked_before_it_starts(folder: Path) -> None:
@@ -239,7 +240,6 @@ def test_a_class_whose_name_is_no_text_is_refused_before_any_training(dataset: s
     write_photos(tmp_path / "cups", map(os.fsdecode, (b"caf\xe9", b"tea")), 3)
     options: dict[str, str | int] = {"folder": "cups", "size": 8}
     options |= {"resize": 8} if dataset == "image_files" else {}
-    regime, model = Regime("r", dataset, options=options), Model("convnet", {"width": 4})
-    cups = Study("s", [Arm(regime, model, Loss("cross_entropy"), 1, Recipe(1))], topk=(1,))
+    cups = study(Regime("r", dataset, options=options), Recipe(1))
     with data_at(tmp_path), pytest.raises(UserError, match=r"UTF-8, got 'caf\\udce9': rename their folders"):
         check_study(cups)

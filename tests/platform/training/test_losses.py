@@ -12,13 +12,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from made_studies import small_study
 from small_trials import IMAGES, Memory, a_trial, completed, cut_and_resumed, trained
 from torch import nn
 
 import topk_losses as tl
 from topk_platform import (
     EMA,
-    Arm,
     Augmentation,
     Choice,
     Float,
@@ -34,7 +34,7 @@ from topk_platform import (
 from topk_platform.data import load
 from topk_platform.records.writer import trial_row
 from topk_platform.running.preflight.arm_checks import check_study
-from topk_platform.specs import Study, Trial, TrialRecord
+from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Session, check_loss, finish, run_trials
 from topk_platform.training.ensemble import Ensemble
 from topk_platform.training.stacking import losses_together
@@ -174,9 +174,8 @@ class Learnt(nn.Module):
     ],
 )  # fmt: skip
 def test_what_cannot_be_scheduled_is_reported_before_anything_starts(loss: Loss, message: str) -> None:
-    study = Study("s", [Arm(Regime("r", "digits"), Model("mlp"), loss, 3, Recipe(1))], topk=(1, 3))
     with pytest.raises(UserError, match=message) as caught:
-        check_study(study)
+        check_study(small_study(loss))
     assert "\n" not in str(caught.value)
 
 

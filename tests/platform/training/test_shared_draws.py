@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 import torch
+from made_studies import searched, small_study
 from torch import Tensor
 
-from topk_platform import Arm, Float, LabelNoise, Loss, Model, Protocol, Recipe, Regime, Study
+from topk_platform import LabelNoise, Model, Protocol, Recipe, Regime
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress
@@ -16,8 +17,7 @@ from topk_platform.specs import Trial
 from topk_platform.training import Session, finish, run_trials
 from topk_platform.training.ensemble import Ensemble
 
-RATE = {"learning_rate": Float(0.01, 1, log=True)}
-LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
+LOSSES = [searched("cross_entropy"), searched("smooth_topk_svm")]
 NOISY = Regime("noisy", "digits", (LabelNoise(0.3),))
 DRAWN = Regime("drawn", "ring", options={"per_class": 20})
 SPAN = 1_000_000
@@ -26,10 +26,10 @@ SPAN = 1_000_000
 def blocks(regime: Regime, ensemble: int = 1, name: str = "s") -> list[list[list[Trial]]]:
     """The trials that train first in each of two searches, by arm and search."""
     how = Protocol(searches=2, ensemble=ensemble)
-    arms = [Arm(regime, Model("mlp", {"hidden": 4}), loss, 1, Recipe(2), protocol=how) for loss in LOSSES]
-    study = Study(name, arms, topk=(1, 2), trials=4, seeds=2)
+    parts = {"name": name, "regimes": [regime], "models": [Model("mlp", {"hidden": 4})], "protocol": how}
+    study = small_study(*LOSSES, k=2, recipe=Recipe(2), trials=4, seeds=2, **parts)
     identity = Identity("code", load(regime).fingerprint)
-    states = [ArmProgress(study, arm, identity) for arm in arms]
+    states = [ArmProgress(study, arm, identity) for arm in study.arms]
     return [
         [[state.trial(slot) for slot in state.block(("search", SPAN * r, SPAN * r))] for r in range(2)]
         for state in states

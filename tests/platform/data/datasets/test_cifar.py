@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from made_studies import small_study
 from torchvision.datasets import CIFAR100
 
-from topk_platform import Arm, LabelNoise, Loss, Model, Recipe, Regime, Study, TrainFraction, UserError
+from topk_platform import LabelNoise, Model, Regime, TrainFraction, UserError
 from topk_platform.data import DATASETS, Split, cifar100, data_at, data_folder, load
 from topk_platform.data.dataset_table import DOWNLOADS
 from topk_platform.data.datasets import cifar as module
@@ -148,8 +149,7 @@ def test_a_failed_download_is_one_clear_error(archive: type[CIFAR100], tmp_path:
 def test_a_study_downloads_when_asked_to_and_only_then(
     archive: type[CIFAR100], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arm = Arm(Regime("r", "cifar100"), Model("convnet"), Loss("cross_entropy"), 5, Recipe(epochs=1))
-    study = Study("s", [arm])
+    study = small_study(regimes=[Regime("r", "cifar100")], models=["convnet"])
     monkeypatch.setattr(module, "_reader", lambda: archive)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TOPK_DATA", raising=False)
@@ -158,18 +158,17 @@ def test_a_study_downloads_when_asked_to_and_only_then(
     assert not (tmp_path / "data").exists()
     checked = check_study(study, downloads=True)
     fingerprint = read_cifar100(tmp_path / "data", archive).fingerprint
-    assert checked[study.arm_id(arm)].dataset_fingerprint == fingerprint
+    assert checked[study.arm_id(study.arms[0])].dataset_fingerprint == fingerprint
 
 
 def test_the_images_of_all_features_are_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regimes of features share one dataset, whatever images they are of."""
     fetched: list[str] = []
     regimes = [Regime(of, "image_features", options={"of": of}) for of in ("cifar100", "imagenet")]
-    arms = [Arm(one, Model("linear"), Loss("cross_entropy"), 5, Recipe(epochs=1)) for one in regimes]
     for of in ("cifar100", "imagenet"):
         monkeypatch.setitem(DOWNLOADS, of, lambda _folder, of=of: fetched.append(of))
     with data_at(tmp_path), pytest.raises(MissingDataError):
-        check_study(Study("s", arms), downloads=True)
+        check_study(small_study(regimes=regimes, models=["linear"]), downloads=True)
     assert fetched == ["cifar100", "imagenet"]
 
 

@@ -6,17 +6,17 @@ Kolmogorov-Smirnov tests on shares.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from made_studies import small_study
 from scipy import stats
 from torch import Generator, Tensor, nn
 from torchvision.transforms import v2
 
-from topk_platform import Arm, Augmentation, Loss, Model, Recipe, Regime, Study, UserError
+from topk_platform import Augmentation, Recipe, Regime, Study, UserError
 from topk_platform.data import Dataset, Split
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.training import LOSSES
@@ -265,9 +265,8 @@ def test_channels_last_changes_the_layout_alone() -> None:
 
 
 def study(loss: str, augmentation: Augmentation, dataset: str = "digits", **options: int) -> Study:
-    recipe = Recipe(1, augmentation=augmentation)
-    arm = Arm(Regime("r", dataset, options=options), Model("mlp"), Loss(loss), 2, recipe)
-    return Study("s", [arm], topk=(1, 2))
+    regime = Regime("r", dataset, options=options)
+    return small_study(loss, regimes=[regime], k=2, recipe=Recipe(1, augmentation=augmentation))
 
 
 def own(**_: object) -> nn.Module:
@@ -289,11 +288,7 @@ def test_mixtures_are_taken_where_the_loss_takes_soft_labels(loss: str) -> None:
 
 @pytest.mark.parametrize("name", ["crop", "flip", "cutout", "cutmix"])
 def test_what_is_for_images_is_refused_for_anything_else(name: str) -> None:
-    how = (
-        Augmentation(mix="cutmix")
-        if name == "cutmix"
-        else dataclasses.replace(Augmentation(), **{name: True if name == "flip" else 1})
-    )
+    how = {"mix": name} if name == "cutmix" else {name: True if name == "flip" else 1}
     with pytest.raises(UserError, match=r"are for images .* got inputs of shape \(2,\)"):
-        check_study(study("cross_entropy", how, "ring", per_class=5))
+        check_study(study("cross_entropy", Augmentation(**how), "ring", per_class=5))
     check_study(study("cross_entropy", Augmentation(mix="mixup"), "ring", per_class=5))
