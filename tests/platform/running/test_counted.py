@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import Any
 
 import pytest
 from driven import run_in_process
+from in_process import offer
+from made_studies import small_study
 
-from topk_platform import Loss, Model, Recipe, Regime, Study, grid, plan, run
+from topk_platform import Recipe, plan, run
 from topk_platform.identity import Identity
 from topk_platform.records.files import KINDS, Kind, artifact_name, damaged_artifacts, missing_artifacts
 from topk_platform.records.ledger import Ledger
@@ -25,15 +26,7 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.testing import fake_run
 from topk_platform.training import finish, run_trials
 
-LAB = """
-from topk_platform import *
-losses = [Loss("cross_entropy"), Loss("topk_hinge")]
-arms = grid([Regime("r", "digits")], [Model("linear")], losses, k=3, recipe=Recipe(1))
-study = Study("lost", arms, topk=(1, 3), seeds=3, baseline="cross_entropy")
-"""
-LOSSES = [Loss("cross_entropy"), Loss("topk_hinge")]
-ARMS = grid([Regime("r", "digits")], [Model("linear")], LOSSES, k=3, recipe=Recipe(1))
-STUDY = Study("lost", ARMS, topk=(1, 3), seeds=3, baseline="cross_entropy")
+STUDY = small_study("cross_entropy", "topk_hinge", name="lost", models=["linear"], seeds=3)
 CONFIRMATIONS = 6
 Topk = Callable[..., tuple[int, str, str]]
 TABLES = ("table.csv", "seeds.csv", "table.md")
@@ -47,10 +40,8 @@ def train(trials: Sequence[Trial], store: Store) -> list[TrialRecord]:
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A folder with a study's module, and neither Ray nor MLflow."""
     run_in_process(monkeypatch, train)
-    (tmp_path / "lab_of_losses.py").write_text(LAB)
+    offer(monkeypatch, "lab_of_losses", study=STUDY)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "lab_of_losses", raising=False)
     monkeypatch.setenv("COLUMNS", "300")
 
 
@@ -205,7 +196,7 @@ HERE = {"torch": "2.0"}
 def test_why_recorded_trials_of_unfinished_arms_do_not_count(
     counted: Identity, why: str | None, tmp_path: Path
 ) -> None:
-    identities = {STUDY.arm_id(arm): Identity(CODE, "f", HERE) for arm in ARMS}
+    identities = {STUDY.arm_id(arm): Identity(CODE, "f", HERE) for arm in STUDY.arms}
     ledger = fake_run(STUDY, tmp_path, lambda trial: 0.5, identities=identities)
     now = dict.fromkeys(identities, counted)
     lines = [f"6 recorded trials of r/linear/cross_entropy and 1 more: {why}"] if why else []
@@ -221,9 +212,11 @@ def test_why_recorded_trials_of_unfinished_arms_do_not_count(
 
 
 def test_trials_of_an_arm_that_has_changed_do_not_count(tmp_path: Path) -> None:
-    identities = {STUDY.arm_id(arm): Identity(CODE, "f", HERE) for arm in ARMS}
+    identities = {STUDY.arm_id(arm): Identity(CODE, "f", HERE) for arm in STUDY.arms}
     ledger = fake_run(STUDY, tmp_path, lambda trial: 0.5, identities=identities)
-    longer = replace(STUDY, arms=tuple(replace(arm, recipe=Recipe(arm.recipe.epochs + 1)) for arm in ARMS))
+    longer = replace(
+        STUDY, arms=tuple(replace(arm, recipe=Recipe(arm.recipe.epochs + 1)) for arm in STUDY.arms)
+    )
     now = {longer.arm_id(arm): Identity(CODE, "f", HERE) for arm in longer.arms}
     (line,) = outdated(longer, ledger, now, list(now))
     assert line == "6 recorded trials of r/linear/cross_entropy and 1 more: the study has changed"

@@ -11,14 +11,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from made_studies import small_study
+from made_trainings import state_of
 from ray.tune import TuneError
 from ray.tune.callback import Callback, CallbackList
 from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.search import Searcher
 
-from topk_platform import Float, Loss, Model, NoPruning, Protocol, Recipe, Regime, Study, grid
-from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, StudyProgress
+from topk_platform import Float, Loss, NoPruning, Protocol
+from topk_platform.protocol import StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running.dispatcher import PAUSES, Dispatcher
 from topk_platform.running.limits import Limits
@@ -85,10 +86,9 @@ def stage() -> Callable[..., Stage]:
         arms: int = 1, protocol: Protocol | None = None, keep: Any = None, limits: Any = None, **sizes: int
     ) -> Stage:
         how = protocol or Protocol(pruner=NoPruning())
-        regimes = [Regime(f"r{i}", "digits") for i in range(arms)]
-        made = grid(regimes, [Model("mlp")], [SEARCHED], k=3, recipe=Recipe(1), protocol=how)
-        study = Study("s", made, topk=(1, 3), **{"trials": 2, "seeds": 1, **sizes})  # type: ignore[arg-type]
-        progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in made)
+        regimes = [f"r{number}" for number in range(arms)]
+        asked = {"trials": 2, "seeds": 1, **sizes}
+        progress = state_of(small_study(SEARCHED, regimes=regimes, protocol=how, **asked))
         kept, events, now = list[TrialRecord](), list[Event](), [0.0]
         limits = Limits(limits, clock=lambda: now[0])
         order = {"start_limit": 1800.0}

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from made_studies import searched, small_study
+from made_trainings import state_of
 from rich.console import Console
 
-from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.cli.run_command import print_event
 from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress, StudyProgress, Tally
+from topk_platform.protocol import Tally
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import Recorded, note_plan
@@ -24,10 +25,7 @@ from topk_platform.running.views import arms_text, headline, own_console, trials
 from topk_platform.running.watching import Event, Noting, OnEvent, Watch
 from topk_platform.specs import TrialRecord
 
-RATE = {"learning_rate": Float(0.01, 1)}
-LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "focal")]
-ARMS = grid([Regime("r", "digits")], [Model("mlp")], [*LOSSES, Loss("topk_hinge")], k=1, recipe=Recipe(1))
-STUDY = Study("s", ARMS, topk=(1,), trials=3, seeds=2)
+STUDY = small_study(searched(), searched("focal"), "topk_hinge", k=1, trials=3, seeds=2)
 
 
 def console_of(width: int, height: int = 24, terminal: bool = True) -> Console:
@@ -38,7 +36,7 @@ class Drive:
     """A run without workers: trials end as the test says, a search trial's value being its number in tenths."""
 
     def __init__(self, folder: Path, view: OnEvent = lambda _watch, _event: None) -> None:
-        self.progress = StudyProgress(ArmProgress(STUDY, arm, Identity("c", "f")) for arm in ARMS)
+        self.progress = state_of(STUDY)
         self.watch, self.view = Watch("s", self.progress, slots=2), view
         self.ledger = Ledger.open(Store.open(folder), "s")
         self.notify(Event("begun"))
@@ -60,7 +58,7 @@ class Drive:
         value = dict.fromkeys(STUDY.metrics, trial.number / 10) if fate == "completed" else {}
         record = TrialRecord(trial, fate, "" if value else "as asked", value, None, (), 2.0)  # type: ignore[arg-type]
         with self.ledger.writing(STUDY) as writer:
-            self.ledger.identify({STUDY.arm_id(arm): Identity("c", "f") for arm in ARMS})
+            self.ledger.identify({STUDY.arm_id(arm): Identity("c", "f") for arm in STUDY.arms})
             note_plan(self.ledger.store, STUDY)
             writer.put(record)
         self.progress.end(trial, Ended.from_record(record))
@@ -107,7 +105,7 @@ def test_a_running_trial_is_shown_with_its_last_epoch_and_value(tmp_path: Path) 
     drive.notify(Event("started", trials))
     drive.notify(Event("progress", trials, epoch=1, value=0.5))
     lines = trials_text(drive.watch.state()).plain.splitlines()
-    assert lines[1].split("  ")[:3] == [f"{ARMS[0].name} search 0", "epoch 1/1", "top1 50.0 %"]
+    assert lines[1].split("  ")[:3] == [f"{STUDY.arms[0].name} search 0", "epoch 1/1", "top1 50.0 %"]
 
 
 def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
@@ -134,7 +132,7 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
 def test_a_note_is_of_this_run_from_its_start_and_nothing_runs_at_its_end(tmp_path: Path) -> None:
     """Though a killed run noted trials, and though the run was cut short and its driver still writes tables."""
     drive = Drive(tmp_path)
-    killed = StudyState(STUDY.name, (ArmState(ARMS[0].name, left=12, running=2),), workers=2, slots=2)
+    killed = StudyState(STUDY.name, (ArmState(STUDY.arms[0].name, left=12, running=2),), workers=2, slots=2)
     note_state(drive.ledger.store, killed)
     notes = []
     with drive.ledger.writing(STUDY):

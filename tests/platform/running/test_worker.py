@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_studies import small_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform import Recipe
 from topk_platform.data import load
 from topk_platform.errors import FAULTS, TimeLimitError, UnreachableStoreError
 from topk_platform.identity import Identity
@@ -25,6 +26,7 @@ from topk_platform.specs import Trial, TrialRecord
 from topk_platform.training import Heartbeat, environment
 from topk_platform.versions import version_of
 
+STUDY = small_study(models=["linear"])
 ORDER = {
     "recorded": [],
     "data": "data",
@@ -55,10 +57,10 @@ def messages(made: TrialTrainable) -> list[dict[str, Any]]:
 
 def result(tmp_path: Path, store: str = "", limit: float = math.inf, **planned: Any) -> dict[str, Any]:
     """What the worker brings of a trial that was planned so, its messages together."""
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
+    (arm,) = STUDY.arms
     known = {"dataset_fingerprint": load(arm.regime).fingerprint, "code_version": version_of(arm)}
     (tmp_path / MARK).touch()
-    progress = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity(**{**known, **planned}))
+    progress = ArmProgress(STUDY, arm, Identity(**{**known, **planned}))
     trial = progress.trial(progress.next_slot())
     return messages(trainable([trial], folder=str(store or tmp_path), time_limit=limit))[-1]
 
@@ -71,9 +73,9 @@ def short_loop(records: list[TrialRecord]) -> Any:
 
 def test_messages_of_a_running_trial_hold_its_epochs_metrics(tmp_path: Path) -> None:
     """As they are in the record that comes at the end."""
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(3))
-    identity = Identity(version_of(arm), load(arm.regime).fingerprint)
-    progress = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, identity)
+    study = small_study(models=["linear"], recipe=Recipe(3))
+    identity = Identity(version_of(study.arms[0]), load(study.arms[0].regime).fingerprint)
+    progress = ArmProgress(study, study.arms[0], identity)
     (tmp_path / MARK).touch()
     reported = messages(trainable([progress.trial(progress.next_slot())], folder=str(tmp_path)))
     (text,) = reported.pop()["records"]
@@ -94,8 +96,7 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
         return (yield from short_loop([TrialRecord(trials[0], "completed")]))
 
     monkeypatch.setattr(worker, "_checked", training)
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
-    progress = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f"))
+    progress = ArmProgress(STUDY, STUDY.arms[0], Identity("c", "f"))
     first, second = (progress.trial(("confirm", 0, seed)) for seed in (1, 2))
     made = trainable([first])
     assert len(messages(made)[-1]["records"]) == 1
@@ -104,8 +105,7 @@ def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_further_try_waits_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
-    trial = ArmProgress(Study("s", [arm], topk=(1, 3)), arm, Identity("c", "f")).trial(("confirm", 0, 1))
+    trial = ArmProgress(STUDY, STUDY.arms[0], Identity("c", "f")).trial(("confirm", 0, 1))
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     assert trainable([trial], pause=3600.0).step() == {"done": False}
@@ -195,9 +195,8 @@ def test_a_trial_that_outgrows_its_share_of_a_gpu_is_left_open_and_brings_no_rec
     share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a whole GPU it is a result."""
-    arm = Arm(Regime("r", "digits"), Model("linear"), Loss("cross_entropy"), 3, Recipe(1))
-    study = Study("s", [arm], topk=(1, 3), device="cuda", gpus=share)
-    trial = ArmProgress(study, arm, Identity("c", "f")).trial(("confirm", 0, 1))
+    study = small_study(models=["linear"], device="cuda", gpus=share)
+    trial = ArmProgress(study, study.arms[0], Identity("c", "f")).trial(("confirm", 0, 1))
     record = TrialRecord(trial, "failed", "CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     def training(_trials: Any, _config: Any) -> Any:

@@ -10,21 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from made_studies import small_study
 from PIL import Image
 
-from topk_platform import (
-    Choice,
-    ConfusionNoise,
-    Float,
-    Int,
-    Loss,
-    Model,
-    Recipe,
-    Regime,
-    Study,
-    UserError,
-    grid,
-)
+from topk_platform import Choice, ConfusionNoise, Float, Int, Loss, Model, Regime, Study, UserError
 from topk_platform.data import load
 from topk_platform.errors import MissingDataError
 from topk_platform.references import import_reference
@@ -124,9 +113,8 @@ def study(lab: str, topk: tuple[int, ...] = (1, 3), scale: Dimension | None = No
     space = {} if scale is None else {"scale": scale}
     first = {name: dimension.ends[0] for name, dimension in space.items()}
     regimes = [Regime("r", dataset, options=options["dataset"])]
-    losses = [Loss(function, space, first, options["function"])]
-    arms = grid(regimes, [Model(model, options["model"])], losses, k=3, recipe=Recipe(1))
-    return Study("s", arms, topk=topk)
+    loss = Loss(function, space, first, options["function"])
+    return small_study(loss, regimes=regimes, models=[Model(model, options["model"])], topk=topk)
 
 
 def test_what_is_right_passes(lab: str) -> None:
@@ -198,9 +186,8 @@ def test_what_is_wrong_with_names_and_options_of_ours_is_named(
 ) -> None:
     kinds = {Regime: Regime("r", "digits"), Model: Model("mlp"), Loss: Loss("cross_entropy")}
     regime, model, loss = (kinds | {type(changed): changed}).values()
-    arms = grid([regime], [model], [loss], k=3, recipe=Recipe(1))  # type: ignore[list-item]
     with pytest.raises(MissingDataError if changed is NO_FILE else UserError, match=message):
-        check_study(Study("s", arms, topk=(3,)))
+        check_study(small_study(loss, regimes=[regime], models=[model]))  # type: ignore[arg-type,list-item]
 
 
 def test_a_module_that_runs_its_study_when_it_is_imported_is_refused(tmp_path: Path, lab: str) -> None:
@@ -233,9 +220,8 @@ def test_the_script_that_is_run_is_no_module_of_the_workers() -> None:
 def test_a_space_is_tried_at_its_ends(name: str, dimension: Dimension, message: str) -> None:
     first = 64 if name == "batch_size" else 0.5
     loss = Loss("smooth_topk_svm", {name: dimension}, {name: first})
-    arms = grid([Regime("r", "digits")], [Model("mlp")], [loss], k=3, recipe=Recipe(1))
     with pytest.raises(UserError, match=f"arm r/mlp/smooth_topk_svm: .*{name} must be .*{message}"):
-        check_study(Study("s", arms, topk=(3,)))
+        check_study(small_study(loss))
 
 
 def test_the_process_is_left_as_it_was(lab: str) -> None:
@@ -258,8 +244,7 @@ def test_data_that_changed_since_an_earlier_check_in_this_process_are_read_again
         (tmp_path / f"birds/{row % 2}").mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((8, 8, 3), row, np.uint8)).save(tmp_path / f"birds/{row % 2}/{row}.png")
     regime = Regime("r", "image_folder", options={"folder": "birds", "size": 8})
-    arms = grid([regime], [Model("linear")], [Loss("cross_entropy")], k=1, recipe=Recipe(1))
-    birds = Study("s", arms, topk=(1,), trials=1, seeds=1)
+    birds = small_study(regimes=[regime], models=["linear"], k=1)
     (before,), (again,) = (check_study(birds).values() for _ in range(2))
     (tmp_path / "birds/0/0.png").unlink()
     (after,) = check_study(birds).values()

@@ -7,9 +7,10 @@ from itertools import chain, repeat
 
 import pytest
 import torch
+from made_studies import small_study
 from torch import Tensor
 
-from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study, grid
+from topk_platform import Arm, Loss, Model, PerClass, Recipe, Regime, Study
 from topk_platform.data import load
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress
@@ -143,8 +144,8 @@ def test_without_time_for_every_loss_another_one_of_the_same_network_answers(
 
 def _arms(models: Sequence[str], losses: Sequence[str], recipe: Recipe | None = None) -> list[ArmProgress]:
     regime = Regime("all", "digits")
-    arms = grid([regime], list(map(Model, models)), list(map(Loss, losses)), k=3, recipe=recipe or Recipe(2))
-    study, identity = Study("s", arms, topk=(1, 3)), Identity("c", load(regime).fingerprint)
+    study = small_study(*losses, regimes=[regime], models=models, recipe=recipe or Recipe(2))
+    identity = Identity("c", load(regime).fingerprint)
     return [ArmProgress(study, arm, identity) for arm in study.arms]
 
 

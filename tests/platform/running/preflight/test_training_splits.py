@@ -9,23 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_studies import searched, small_study
 
-from topk_platform import (
-    Arm,
-    Float,
-    LabelNoise,
-    LongTail,
-    Loss,
-    Model,
-    Protocol,
-    Recipe,
-    Regime,
-    Study,
-    TrainFraction,
-    UserError,
-    grid,
-    run,
-)
+from topk_platform import LabelNoise, LongTail, Protocol, Regime, Study, TrainFraction, UserError, run
 from topk_platform.data import Dataset, load
 from topk_platform.identity import Identity
 from topk_platform.records.history import progress_of, read_history
@@ -75,10 +61,11 @@ def drawn(generator):  # for each seed another number of validation samples of c
 def picky(class_counts): return topk_losses.BalancedSoftmax(class_counts)
 def patient(class_counts): return topk_losses.BalancedSoftmax(class_counts.clamp(min=1))
 
-from topk_platform import LabelNoise, Loss, Model, Recipe, Regime, Study, grid
+from made_studies import small_study
+from topk_platform import LabelNoise, Regime
 def noisy():
-    return Study("emoji", grid([Regime("noisy", "emoji_lab:data", (LabelNoise(0.8),))], [Model("linear")],
-                 [Loss("balanced_softmax")], k=5, recipe=Recipe(1)), topk=(1, 5), seeds=2)
+    regime = Regime("noisy", "emoji_lab:data", (LabelNoise(0.8),))
+    return small_study("balanced_softmax", name="emoji", regimes=[regime], models=["linear"], k=5, seeds=2)
 """
 
 
@@ -92,9 +79,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def emoji(*losses: str, noise: float = 0.8, metric: str = "", **options: int) -> Study:
     conditions = (LabelNoise(noise),) if noise else ()
     regime = Regime("noisy", "emoji_lab:data", conditions, options)
-    named = list(map(Loss, losses or ("cross_entropy",)))
-    arms = grid([regime], [Model("linear")], named, k=5, recipe=Recipe(1), metric=metric)
-    return Study("emoji", arms, topk=(1, 5), seeds=2)
+    how = {"regimes": [regime], "models": ["linear"], "k": 5, "metric": metric}
+    return small_study(*losses, name="emoji", seeds=2, **how)
 
 
 def next_trials(study: Study, store: Path) -> list[Trial]:
@@ -174,9 +160,8 @@ def test_the_classes_that_validation_lacks_are_named_and_trained(tmp_path: Path)
 
 
 def sampled(regime: Regime, seeds: int, metric: str = "") -> Study:
-    losses = [Loss("cross_entropy"), Loss("focal")]
-    arms = grid([regime], [Model("linear")], losses, k=1, recipe=Recipe(1), metric=metric)
-    return Study("s", arms, topk=(1,), seeds=seeds)
+    how = {"regimes": [regime], "models": ["linear"], "k": 1, "metric": metric}
+    return small_study("cross_entropy", "focal", seeds=seeds, **how)
 
 
 def first_failing(study: Study) -> int:
@@ -234,18 +219,13 @@ def test_arms_share_the_draws_of_their_regime_and_draw_no_more_than_they_need(
 
 
 def twice_searched(metric: str) -> Study:
-    loss = Loss("cross_entropy", {"learning_rate": Float(0.01, 1)}, {"learning_rate": 0.1})
-    how = Protocol(searches=2)
-    arms = grid(
-        [Regime("r", "digits")], [Model("linear")], [loss], k=5, recipe=Recipe(1), metric=metric, protocol=how
-    )
-    return Study("s", arms, topk=(1, 5), trials=2, seeds=4)
+    how = {"k": 5, "metric": metric, "protocol": Protocol(searches=2)}
+    return small_study(searched(), trials=2, seeds=4, **how)
 
 
 def a_study(ratio: float) -> Study:
-    regimes = [Regime("plain", "digits"), Regime("tail", "digits", (LongTail(ratio),))]
-    arms = [Arm(one, Model("linear"), Loss("cross_entropy"), 2, Recipe(1)) for one in regimes]
-    return Study("s", arms, topk=(1, 2), seeds=1)
+    regimes = ["plain", Regime("tail", "digits", (LongTail(ratio),))]
+    return small_study(regimes=regimes, models=["linear"], k=2, seeds=1)
 
 
 def identities(study: Study) -> dict[str, Identity]:
@@ -281,9 +261,8 @@ def test_wrong_labels_are_counted_in_the_data() -> None:
     regimes = [
         Regime("all", "digits", (LabelNoise(1.0), LongTail(5.0))),
         Regime("half", "digits", (LongTail(5.0), LabelNoise(0.5))),
-        Regime("clean", "digits"),
+        "clean",
     ]
-    arms = [Arm(one, Model("linear"), Loss("cross_entropy"), 2, Recipe(1)) for one in regimes]
-    whole, half, clean = samples_of(Study("s", arms, topk=(1, 2), seeds=1))
+    whole, half, clean = samples_of(small_study(regimes=regimes, k=2))
     assert clean.wrong == 0.0  # of five classes a label is drawn, and one of them is right
     assert 0.75 < whole.wrong < 0.85 and 0.35 < half.wrong < 0.45
