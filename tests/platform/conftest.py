@@ -1,18 +1,10 @@
-"""The command in this process, and a folder of data of the test's own."""
+"""A folder of data of the test's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import in_process
 import pytest
-
-
-@pytest.fixture
-def topk() -> Callable[..., in_process.Said]:
-    """The command, in this process: a function of its words that returns its exit code and what it printed."""
-    return in_process.topk
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from driven import run_in_process
-from in_process import offer
+from in_process import offer, topk
 from made_studies import small_study
 
 from topk_platform import Recipe, plan, run
@@ -28,7 +28,6 @@ from topk_platform.training import finish, run_trials
 
 STUDY = small_study("cross_entropy", "topk_hinge", name="lost", models=["linear"], seeds=3)
 CONFIRMATIONS = 6
-Topk = Callable[..., tuple[int, str, str]]
 TABLES = ("table.csv", "seeds.csv", "table.md")
 
 
@@ -124,7 +123,7 @@ def test_what_a_part_does_not_train_is_set_aside_and_reported(store: Path) -> No
     assert run(STUDY, store=store, progress=False).ran == 1 and lost.exists()
 
 
-def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(store: Path, topk: Topk) -> None:
+def test_until_then_the_table_and_the_status_say_how_many_lack_theirs(store: Path) -> None:
     for index in (0, 1, 2):
         file_of(store, "ranks", index).unlink()
     file_of(store, "network").unlink()
@@ -151,7 +150,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize(("kind", "command"), [(kind, c) for kind in KINDS for c in COMMANDS[kind]])
 def test_a_command_that_reads_a_damaged_file_is_one_line_that_names_it(
-    kind: Kind, command: str, store: Path, topk: Topk, tmp_path: Path
+    kind: Kind, command: str, store: Path, tmp_path: Path
 ) -> None:
     for index in range(CONFIRMATIONS):
         flip(file_of(store, kind, index))

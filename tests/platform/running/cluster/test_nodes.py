@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from in_process import topk
 from ray.exceptions import NodeDiedError, WorkerCrashedError
 from small_trials import completed
 
@@ -347,7 +348,6 @@ def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
     cluster: list[Answer],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    topk: Callable[..., tuple[int, str, str]],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     cluster.append(Answer("b", [Finding.of("left out", "b", "was lost before it answered")]))
@@ -377,8 +377,6 @@ def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
         (("--mlflow", "http://127.0.0.1:9"), "--mlflow"),
     ],
 )
-def test_what_was_typed_wrong_is_no_finding(
-    arguments: Sequence[str], named: str, topk: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_what_was_typed_wrong_is_no_finding(arguments: Sequence[str], named: str) -> None:
     code, _, err = topk("plan", "digits", *arguments)
     assert code == 2 and named in err

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+from in_process import topk
 from made_studies import searched, small_study
 
 from topk_platform import LabelNoise, LongTail, Protocol, Regime, Study, TrainFraction, UserError, run
@@ -110,7 +110,7 @@ def test_the_counts_are_those_of_the_trials_themselves(tmp_path: Path) -> None:
 
 
 def test_plan_and_run_name_the_classes_that_noise_empties(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topk: Callable[..., tuple[int, str, str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = emoji("balanced_softmax")
     counts = trained_on(study, study.arms[0].regime).class_counts
