@@ -1,13 +1,14 @@
-"""What a loss and its gradient are, for the tests of losses."""
+"""What a loss and its gradient are, and whether they wait for a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-__all__ = ["with_gradient"]
+__all__ = ["nothing_waits", "with_gradient"]
 
 
 def with_gradient(loss: Callable[[Tensor], Tensor], scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -16,3 +17,13 @@ def with_gradient(loss: Callable[[Tensor], Tensor], scores: Tensor) -> tuple[Ten
     values = loss(leaf)
     (gradient,) = torch.autograd.grad(values.sum(), leaf)
     return values.detach(), gradient
+
+
+@contextmanager
+def nothing_waits() -> Iterator[None]:
+    """Make it an error to wait for the GPU within the block."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

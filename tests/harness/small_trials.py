@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -133,6 +133,10 @@ def cut_and_resumed(trials: Sequence[Trial], keeper: Any) -> list[TrialRecord]:
         finish(run_trials(trials, keeper))
     torch.manual_seed(999)  # as in another process
     return finish(run_trials(trials, keeper))
+
+
+def same_weights(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
 
 
 def bits(*records: TrialRecord) -> list[str]:

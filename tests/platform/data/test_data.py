@@ -102,6 +102,11 @@ def test_noise_without_superclasses_spans_all_classes() -> None:
     assert 0.4 < crossed.double().mean() < 0.6
 
 
+def pairs(split: Split) -> set[tuple[bytes, int]]:
+    """The samples of a split, each with its label."""
+    return set(zip((x.numpy().tobytes() for x in split.tensor), split.labels.tolist(), strict=True))
+
+
 def test_long_tail_keeps_the_stated_counts_and_true_pairs() -> None:
     data = digits()
     tailed = apply_conditions(data, [LongTail(20)], lambda role: generator(1))
@@ -110,12 +115,8 @@ def test_long_tail_keeps_the_stated_counts_and_true_pairs() -> None:
     assert torch.equal(counts, long_tail_counts(data.class_counts, 20))
     assert counts[0] == smallest and counts[9] == round(smallest / 20)
     assert len(tailed.validation) == 360
-    pairs = {(x.numpy().tobytes(), int(y)) for x, y in zip(data.train.inputs, data.train.labels, strict=True)}
-    kept = [
-        (x.numpy().tobytes(), int(y)) for x, y in zip(tailed.train.inputs, tailed.train.labels, strict=True)
-    ]
-    assert set(kept) <= pairs
-    assert len(set(kept)) == len(kept)
+    assert pairs(tailed.train) <= pairs(data.train)
+    assert len(pairs(tailed.train)) == len(tailed.train)
 
 
 def test_a_long_tail_of_a_class_without_a_sample_is_refused() -> None:
@@ -145,13 +146,14 @@ def test_a_fraction_keeps_each_classs_share(fraction: float, seed: int) -> None:
 
 
 def test_a_smaller_fraction_is_part_of_a_larger_one() -> None:
-    def pairs(fraction: float, seed: int) -> set[tuple[bytes, int]]:
-        cut = apply_conditions(digits(), [TrainFraction(fraction)], lambda role: generator(seed)).train
-        return {(x.numpy().tobytes(), int(y)) for x, y in zip(cut.inputs, cut.labels, strict=True)}
+    def cut(fraction: float, seed: int) -> set[tuple[bytes, int]]:
+        return pairs(
+            apply_conditions(digits(), [TrainFraction(fraction)], lambda role: generator(seed)).train
+        )
 
-    assert pairs(0.1, 1) < pairs(0.5, 1) < pairs(1.0, 1)
-    assert not pairs(0.1, 1) <= pairs(0.5, 2)
-    assert pairs(1.0, 1) == pairs(1.0, 2)
+    assert cut(0.1, 1) < cut(0.5, 1) < cut(1.0, 1)
+    assert not cut(0.1, 1) <= cut(0.5, 2)
+    assert cut(1.0, 1) == cut(1.0, 2)
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=30), st.integers(1, 500), st.integers(1, 500))

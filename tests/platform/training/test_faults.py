@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_trials import Memory, a_trial, listened, trained
+from small_trials import Memory, a_trial, listened, same_weights, trained
 from torch import Tensor
 
 from topk_platform import Recipe
@@ -124,8 +124,7 @@ def test_a_store_that_refuses_for_a_while_costs_nothing(kind: str, slept: list[f
     assert {pulse.patience for pulse in pulses[-3:]} == {FIRST_SECONDS}
     trained(trial, sound)
     assert torch.equal(keeper.ranks[trial.key], sound.ranks[trial.key])
-    for name, value in sound.models[trial.key].items():
-        assert torch.equal(value, keeper.models[trial.key][name])
+    assert same_weights(sound.models[trial.key], keeper.models[trial.key])
 
 
 @pytest.mark.parametrize("broken", ["load", "save"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_trials import IMAGES_OF_TEN, Memory, a_trial, completed, cut_and_resumed, trained
+from gradients import nothing_waits
+from small_trials import IMAGES_OF_TEN, Memory, a_trial, completed, cut_and_resumed, same_weights, trained
 
 from topk_platform import Augmentation, Model, Numerics, Recipe
 from topk_platform.metrics import Scorer
@@ -18,15 +19,10 @@ pytestmark = [
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "smooth_topk_svm", "calibrated_topk_hinge"])
 def test_a_trial_learns_as_on_the_cpu(loss: str) -> None:
-    there = trained(a_trial(loss, device="cuda"))
-    here = trained(a_trial(loss))
-    assert there.status == "completed", there.reason
+    there, here = completed(a_trial(loss, device="cuda")), completed(a_trial(loss))
     assert there.epochs[0].train_loss == pytest.approx(here.epochs[0].train_loss, rel=1e-3)
     # Of 360 digits; one that is scored otherwise moves a small group's accuracy more.
-    for metric in (
-        "top1",
-        "top3",
-    ):
+    for metric in ("top1", "top3"):
         assert there.validation[metric] == pytest.approx(here.validation[metric], abs=0.03)
 
 
@@ -35,10 +31,7 @@ def test_a_trial_learns_as_on_the_cpu(loss: str) -> None:
 )
 def test_images_on_the_device(numerics: Numerics) -> None:
     recipe = Recipe(4, augmentation=Augmentation(crop=4, flip=True, cutout=4), numerics=numerics)
-    (record,) = finish(
-        run_trials([a_trial(regime=IMAGES_OF_TEN, model=Model("convnet"), recipe=recipe, device="cuda")])
-    )
-    assert record.status == "completed", record.reason
+    record = completed(a_trial(regime=IMAGES_OF_TEN, model=Model("convnet"), recipe=recipe, device="cuda"))
     assert record.validation["top3"] > 0.5  # chance is 0.3
 
 
@@ -46,12 +39,9 @@ def test_an_epoch_waits_for_the_device_once() -> None:
     session = Session.prepare(a_trial("noised_topk_hinge", device="cuda"))
     session.advance()
     torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with nothing_waits():
         session.advance()
         session.validate()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize(("loss", "graphs"), [("cross_entropy", False), ("noised_topk_hinge", True)])
@@ -63,8 +53,7 @@ def test_a_deterministic_trial_repeats_and_resumes_bit_for_bit(cut: int, loss: s
     expected = completed(trial, whole)
     (resumed,) = cut_and_resumed([trial], cutting)
     assert resumed.validation == expected.validation
-    for name, value in whole.models[trial.key].items():
-        assert torch.equal(value, cutting.models[trial.key][name])
+    assert same_weights(whole.models[trial.key], cutting.models[trial.key])
 
 
 def test_an_ensembles_members_are_their_networks_alone() -> None:

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from made_studies import small_study
-from small_trials import IMAGES, Memory, a_trial, completed, cut_and_resumed, trained
+from small_trials import IMAGES, Memory, a_trial, completed, cut_and_resumed, same_weights, trained
 from torch import nn
 
 import topk_losses as tl
@@ -237,8 +237,8 @@ def test_a_memory_comes_back_after_a_cut() -> None:
             cutting.states[-1]["learner"]["loss"]["memory"].zero_()
         resumed = trained(trial, cutting)
         same = [e.train_loss for e in resumed.epochs] == [e.train_loss for e in expected.epochs]
-        weights = zip(whole.models[trial.key].values(), cutting.models[trial.key].values(), strict=True)
-        assert same is not forgets and all(torch.equal(*pair) for pair in weights) is not forgets, cut
+        weights = whole.models[trial.key], cutting.models[trial.key]
+        assert same is not forgets and same_weights(*weights) is not forgets, cut
 
 
 def test_what_it_cannot_go_with_is_refused() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from small_trials import IMAGES, Memory, a_trial, bits, completed, cut_and_resumed
+from small_trials import IMAGES, Memory, a_trial, bits, completed, cut_and_resumed, same_weights
 
 from topk_platform import EMA, Model, Protocol, Recipe, UserError
 from topk_platform.training import Session, finish, run_trials
@@ -147,7 +146,7 @@ def test_what_is_validated_kept_and_tested_is_the_average() -> None:
     session = Session.prepare(trial)
     by_steps(session, 3)
     trained = {name: value.clone() for name, value in session.model.state_dict().items()}
-    assert all(torch.equal(value, session.weights()[n]) for n, value in keeper.models[trial.key].items())
+    assert same_weights(keeper.models[trial.key], session.weights())
     assert record.test is not None
     tested = session.test(0, keeper.models[trial.key]).measures.tolist()
     assert record.test == session.scorer.named(tested[1:])

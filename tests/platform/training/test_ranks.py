@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +17,21 @@ from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.per_image import read_guesses, read_ranks
 from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import trial_row
-from topk_platform.specs import GROUPS
+from topk_platform.specs import GROUPS, TrialRecord
 from topk_platform.training import finish, run_trials
+
+
+def records(store: Store, together: tuple[int, ...], **changes: Any) -> list[TrialRecord]:
+    """The records of a confirmation, or of several in one ensemble, which leave their files in a store."""
+    shared = {"recipe": Recipe(1), "together": together, **changes}
+    trials = [a_trial(seed=seed, **shared) for seed in together or (1,)]
+    return finish(run_trials(trials, StoreKeeper(store)))
 
 
 @pytest.mark.parametrize("together", [(), (1, 2, 3)])
 def test_accuracies_come_back_from_the_ranks(together: tuple[int, ...], tmp_path: Path) -> None:
-    trials = [a_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
     store = Store.open(tmp_path)
-    for record in finish(run_trials(trials, StoreKeeper(store))):
+    for record in records(store, together):
         assert record.test is not None, record.reason
         ranks = read_ranks(store, trial_row(record))
         assert ranks is not None
@@ -64,11 +71,15 @@ def test_they_are_those_of_the_weights_that_were_kept() -> None:
 def test_ties_and_many_classes_are_kept_as_they_are(tmp_path: Path) -> None:
     store, trial = Store.open(tmp_path), a_trial()
     kept = torch.tensor([[0, 70_000, 3], [2, 0, 65_535], [1, 80_000, 2], [0, 3, 1]])
+    best = torch.tensor([[0, 70_000], [65_535, 2], [3, 1]])
     written = StoreKeeper(store).save_ranks(trial, kept, "abc")
-    result = read_ranks(store, a_row(trial.key, ranks=written))
-    assert result is not None and result.images == "abc"
-    assert [column.tolist() for column in result[:4]] == kept.tolist()
-    assert read_ranks(store, {"key": "none"}) is None
+    guessed = StoreKeeper(store).save_guesses(trial, best, "abc")
+    row = a_row(trial.key, ranks=written, guesses=guessed)
+    ranks, guesses = read_ranks(store, row), read_guesses(store, row)
+    assert ranks is not None and ranks.images == "abc"
+    assert [column.tolist() for column in ranks[:4]] == kept.tolist()
+    assert guesses is not None and guesses.images == "abc" and guesses.classes.tolist() == best.tolist()
+    assert read_ranks(store, {"key": "none"}) is read_guesses(store, {"key": "none"}) is None
 
 
 def test_they_take_four_bytes_an_image(tmp_path: Path) -> None:
@@ -82,9 +93,8 @@ def test_they_take_four_bytes_an_image(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("together", [(), (1, 2, 3)])
 def test_guesses_hold_the_true_class_where_its_rank_says(together: tuple[int, ...], tmp_path: Path) -> None:
-    trials = [a_trial(recipe=Recipe(1), seed=seed, together=together) for seed in together or (1,)]
     store = Store.open(tmp_path)
-    for record in finish(run_trials(trials, StoreKeeper(store))):
+    for record in records(store, together):
         ranks, result = read_ranks(store, trial_row(record)), read_guesses(store, trial_row(record))
         assert ranks is not None and result is not None and result.images == ranks.images
         k = record.trial.arm.k
@@ -94,15 +104,6 @@ def test_guesses_hold_the_true_class_where_its_rank_says(together: tuple[int, ..
         hits = result.classes == ranks.label[:, None]
         assert (hits.any(1) == (ranks.greater < k))[alone].all()
         assert (hits.argmax(1) == ranks.greater)[alone & hits.any(1)].all()
-
-
-def test_guesses_among_many_classes_are_kept_as_they_are(tmp_path: Path) -> None:
-    store, trial = Store.open(tmp_path), a_trial()
-    kept = torch.tensor([[0, 70_000], [65_535, 2], [3, 1]])
-    written = StoreKeeper(store).save_guesses(trial, kept, "abc")
-    result = read_guesses(store, a_row(trial.key, guesses=written))
-    assert result is not None and result.images == "abc" and result.classes.tolist() == kept.tolist()
-    assert read_guesses(store, {"key": "none"}) is None
 
 
 @pytest.mark.parametrize("together", [(), (1, 2)])
@@ -115,10 +116,8 @@ def test_groups_travel_to_the_ranks(
         return Dataset(data.train, data.validation, data.test.grouped(writers), 10, groups="writers")
 
     monkeypatch.setitem(DATASETS, "written", written)
-    changes = {"recipe": Recipe(1), "regime": Regime("written", "written"), "together": together}
-    trials = [a_trial(seed=seed, **changes) for seed in together or (1,)]
     store = Store.open(tmp_path)
-    for record in finish(run_trials(trials, StoreKeeper(store))):
+    for record in records(store, together, regime=Regime("written", "written")):
         result = read_ranks(store, trial_row(record))
         assert result is not None and result.cluster is not None and result.clusters == "writers"
         assert result.cluster.tolist() == [n // 9 for n in range(360)]

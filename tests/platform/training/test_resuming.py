@@ -5,8 +5,18 @@ from typing import Any
 
 import pytest
 import torch
-from small_trials import IMAGES, Memory, a_trial, bits, cut_and_resumed, listened, trained
-from torch import Tensor, nn
+from small_trials import (
+    IMAGES,
+    Memory,
+    a_trial,
+    bits,
+    completed,
+    cut_and_resumed,
+    listened,
+    same_weights,
+    trained,
+)
+from torch import nn
 
 from topk_platform import EMA, Augmentation, Model, Recipe
 from topk_platform.records.networks import StoreKeeper, forget
@@ -44,40 +54,30 @@ def with_dropout(shape: tuple[int, ...], classes: int, head: str = "linear") -> 
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(32, classes))
 
 
-def same_weights(one: dict[str, dict[str, Tensor]], other: dict[str, dict[str, Tensor]]) -> bool:
-    return one.keys() == other.keys() and all(
-        torch.equal(value, other[key][name])
-        for key, weights in one.items()
-        for name, value in weights.items()
-    )
-
-
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_trial_cut_off_ends_bitwise_as_one_that_was_not(name: str, cut: str) -> None:
     trial = a_trial("noised_topk_hinge", recipe=RECIPES[name])
     whole, resumed = Memory(), Memory()
-    expected = finish(run_trials([trial], whole))
-    assert expected[0].status == "completed", expected[0].reason
+    expected = completed(trial, whole)
     torch.manual_seed(999)  # another process, which finds what the first one kept until then
     resumed.states = whole.states[: CUTS[cut]]
-    assert bits(*finish(run_trials([trial], resumed))) == bits(*expected)
-    assert same_weights(whole.models, resumed.models)
+    assert bits(trained(trial, resumed)) == bits(expected)
+    assert same_weights(whole.models[trial.key], resumed.models[trial.key])
 
 
 def test_a_trial_whose_process_dies_after_every_step_ends_as_any_other() -> None:
     recipe = Recipe(3, batch_size=300, reweighting=1, warmup=1.5, keep=("top1",))
     trial = a_trial("noised_topk_hinge", recipe=recipe, model=Model(f"{__name__}:with_dropout"))
     whole, dying = Memory(), Memory()
-    expected = finish(run_trials([trial], whole))
-    assert expected[0].status == "completed", expected[0].reason
+    expected = completed(trial, whole)
     for step in range(1, 3 * 4):
         dying.cut = step
         with pytest.raises(KeyboardInterrupt):
             trained(trial, dying)
         assert len(dying.states) == step
-    assert bits(*finish(run_trials([trial], dying))) == bits(*expected)
-    assert same_weights(whole.models, dying.models)
+    assert bits(trained(trial, dying)) == bits(expected)
+    assert same_weights(whole.models[trial.key], dying.models[trial.key])
 
 
 AUGMENTED = {

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import torch
 from made_studies import searched, small_study
+from small_trials import same_weights
 from torch import Tensor
 
 from topk_platform import LabelNoise, Model, Protocol, Recipe, Regime
@@ -77,10 +78,7 @@ def test_a_stack_of_search_trials_has_the_draws_of_its_search(regime: Regime) ->
             split = ensemble.datasets[member].train
             assert torch.equal(split.tensor, session.dataset.train.tensor)
             assert torch.equal(split.labels, session.dataset.train.labels)
-            weights = ensemble.weights(member)
-            assert all(
-                torch.equal(weights[name], value) for name, value in session.model.state_dict().items()
-            )
+            assert same_weights(ensemble.weights(member), session.model.state_dict())
 
 
 @pytest.mark.parametrize("ensemble", [1, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -156,13 +157,6 @@ def test_the_only_image_of_a_class_is_trained_on(data_path: Path) -> None:
     assert data.class_counts.tolist()[3] == 1 and 3 not in data.validation.labels
 
 
-@pytest.mark.parametrize("content", ["[1]", '{"images": [], "annotations": [{"id": 1}]}', "no json"])
-def test_lists_in_another_format_are_refused(data_path: Path, content: str) -> None:
-    (write_inaturalist_lists(data_path) / "val2018.json").write_text(content)
-    with pytest.raises(UserError, match=r"val2018\.json"):
-        inaturalist(**SMALL)
-
-
 @pytest.mark.parametrize(
     ("make", "named"),
     [
@@ -193,6 +187,10 @@ def test_missing_lists_and_images_are_said(data_path: Path) -> None:
         plantnet300k(**SMALL)
 
 
+def replaced(file: str, content: str) -> Callable[[Path], object]:
+    return lambda root: (root / file).write_text(content)
+
+
 def spoil_lines(root: Path) -> None:
     with (root / "ImageNet_LT_val.txt").open("a") as file:
         file.write("train/n01440764/a.JPEG zero\n")
@@ -203,19 +201,36 @@ def unsorted_test(root: Path) -> None:
     path.rename(root / "val" / path.name)
 
 
+WRITERS = {
+    imagenet_lt: write_imagenet_lt,
+    inaturalist: write_inaturalist_lists,
+    plantnet300k: write_plantnet300k,
+}
+
+
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("make", "change", "named"),
     [
-        (spoil_lines, r"a\.JPEG zero"),
-        (lambda root: (root / "ImageNet_LT_val.txt").write_text(""), "no images of validation"),
-        (lambda root: (root / "train" / "n01440764.tar").write_bytes(b""), r"n01440764\.tar"),
-        (unsorted_test, r"val_\d+\.JPEG"),
+        (imagenet_lt, spoil_lines, r"a\.JPEG zero"),
+        (imagenet_lt, replaced("ImageNet_LT_val.txt", ""), "no images of validation"),
+        (imagenet_lt, replaced("train/n01440764.tar", ""), r"n01440764\.tar"),
+        (imagenet_lt, unsorted_test, r"val_\d+\.JPEG"),
+        *(
+            (inaturalist, replaced("val2018.json", content), r"val2018\.json")
+            for content in ("[1]", '{"images": [], "annotations": [{"id": 1}]}', "no json")
+        ),
+        *(
+            (plantnet300k, replaced("plantnet300K_metadata.json", content), "species_id and split")
+            for content in ("[1]", '{"a": {"split": "train"}}', "no json")
+        ),
     ],
 )
-def test_half_an_imagenet_is_not_taken_for_one(data_path: Path, change: Any, named: str) -> None:
-    change(write_imagenet_lt(data_path))
+def test_half_a_dataset_or_another_format_is_refused(
+    data_path: Path, make: Callable[..., Dataset], change: Callable[[Path], object], named: str
+) -> None:
+    change(WRITERS[make](data_path))
     with pytest.raises(UserError, match=named):
-        imagenet_lt(**SMALL, classes=4)
+        make(**SMALL, **({"classes": 4} if make is imagenet_lt else {}))
 
 
 @pytest.mark.parametrize(
@@ -235,14 +250,6 @@ def test_the_numbers_of_classes_and_of_samples_are_checked(data_path: Path, make
     write_inaturalist_lists(data_path)
     with pytest.raises(UserError, match=named):
         make()
-
-
-def test_metadata_in_another_format_are_refused(data_path: Path) -> None:
-    file = write_plantnet300k(data_path) / "plantnet300K_metadata.json"
-    for content in ("[1]", '{"a": {"split": "train"}}', "no json"):
-        file.write_text(content)
-        with pytest.raises(UserError, match="species_id and split"):
-            plantnet300k(**SMALL)
 
 
 class _Large(RegimeContract):

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from small_trials import IMAGES_OF_TEN, a_trial, completed, trained
+from small_trials import IMAGES_OF_TEN, a_trial, completed, same_weights, trained
 from torch import Generator, Tensor, nn
 
 from topk_platform import (
@@ -124,8 +124,7 @@ def test_a_resumed_session_records_anew(cut: int, replaying: type[Repeated]) -> 
     made = replaying.made
     losses_of(second)
     assert replaying.made == made + 1
-    for name, value in whole.weights().items():
-        assert torch.equal(value, second.weights()[name])
+    assert same_weights(whole.weights(), second.weights())
 
 
 def test_another_loss_is_recorded_anew(replaying: type[Repeated]) -> None:
@@ -182,8 +181,7 @@ def test_on_a_gpu_a_graph_trains_the_same_network(loss: str, optimizer: str) -> 
         usual, session = without_graph(trial), Session.prepare(trial)
         assert losses_of(session) == losses_of(usual)
     assert session.replay is not None and session.replay.graph is not None
-    for name, value in usual.weights().items():
-        assert torch.equal(value, session.weights()[name]), name
+    assert same_weights(usual.weights(), session.weights())
 
 
 @pytest.mark.gpu
