@@ -1,6 +1,5 @@
 """Compiled loops for the largest scores and for exponentials, and the losses that are made of them."""
 
-import os
 from functools import partial
 
 import pytest
@@ -15,10 +14,6 @@ from topk_losses import functional, use_backend
 from topk_losses._rows import exponentials, selection
 from topk_losses._rows.exponentials import kept_and_sum, multiples
 from topk_losses._rows.selection import MOST, largest
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") == "1", reason="the other kernels' tests run in this process"
-)
 
 NAMES = (
     *("topk_hinge", "convex_topk_hinge", "calibrated_topk_hinge", "topk_grouping", "topk_transition"),

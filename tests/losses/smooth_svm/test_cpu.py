@@ -1,7 +1,5 @@
 """The smooth top-K SVM's kernels for the CPU against the reference in log-space and against plain torch."""
 
-import os
-
 import pytest
 import torch
 from gradients import with_gradient
@@ -13,10 +11,6 @@ pytest.importorskip("numba")
 from topk_losses._smooth_svm.cpu import refusal
 from topk_losses.functional import smooth_topk_svm
 from topk_losses.testing.symmetric import smooth_topk_svm_rows
-
-pytestmark = pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") == "1", reason="the other kernels' tests run in this process"
-)
 
 TEMPERATURES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 10.0)
 
