@@ -9,10 +9,17 @@ import pytest
 from in_process import topk
 from shipped import shipped
 
+import topk_studies
 from topk_platform.cli.nearest import rule, seen
 from topk_platform.results.findings_schema import Situation
 
 NOISY = Situation(100, 45_000, 1.0, 0.8, 5)
+
+
+@pytest.fixture(autouse=True)
+def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shipped, which takes a command a second to read."""
+    monkeypatch.setattr(topk_studies, "evidence", shipped)
 
 
 def test_the_nearest_is_what_was_asked_for_and_the_next_are_like_it() -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from in_process import topk
-from made_records import make_record, make_study
-
-from topk_platform.records.ledger import Ledger
-from topk_platform.records.storage.store import Store
+from made_records import filled, make_record, make_study
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Two studies of a trial each."""
     for name in ("a", "s"):
-        with Ledger.open(Store.open(tmp_path), name).writing(make_study()) as writer:
-            writer.put(make_record(make_study(), 0))
+        filled(tmp_path, replace(make_study(), name=name), make_record(make_study(), 0))
     return tmp_path
 
 

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from damage import spoil
 from deltalake import DeltaTable
-from made_records import commit
+from made_records import commit, filled
 from made_records import make_record as record
 
 from topk_platform import Study
@@ -54,9 +54,7 @@ def log_files(folder: Path) -> list[Path]:
 def check_usable(ledger: Ledger, study: Study) -> None:
     """Write and read a study as runs do."""
     before = numbers(ledger)
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 9))
-        writer.put(record(study, 9, seed=1))
+    filled(ledger.store.local.parent, study, record(study, 9), record(study, 9, seed=1))  # type: ignore[union-attr]
     assert numbers(ledger) == sorted([*before, 9, 9])
     assert set(ledger.read("epochs")["key"].to_pylist()) == set(ledger.keys())
     assert repair("s", ledger.store.local.parent) == Repaired()  # type: ignore[union-attr]
@@ -89,8 +87,7 @@ def test_a_damaged_part_without_checksums_is_named_and_does_not_pass_as_sound(
     """A driver was killed between its last commit and that commit's checksums."""
     sums = newest(tmp_path, "_checksums/*.json")
     before = sums.read_bytes()
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 3))
+    filled(tmp_path, study, record(study, 3))
     newest(tmp_path, "_checksums/*.json").unlink()
     sums.write_bytes(before)
     part = newest(tmp_path, f"kind={kind}/*.parquet")
@@ -345,8 +342,7 @@ def test_files_of_something_else_stop_nothing_and_are_set_aside(
         (tmp_path / "s" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "s" / name).write_text("[")
     assert numbers(ledger) == [0, 1, 2]
-    with ledger.writing(study) as writer:
-        writer.put(record(study, 3))
+    filled(tmp_path, study, record(study, 3))
     assert repair("s", tmp_path).damaged == [*strays]
     check_usable(ledger, study)
 
