@@ -25,18 +25,18 @@ from topk_platform.running.summary import Outcome
 from topk_platform.specs import Status, Trial, TrialRecord
 
 LAB = """
+from made_studies import searched, small_study
+from topk_platform import Recipe, Regime
 from torch import nn
-from topk_platform import Arm, Float, Loss, Model, Recipe, Regime, Study
 
 class Halting(nn.Linear):
     def forward(self, inputs):
         return super().forward(inputs.flatten(1)) / (1 if self.training else 0 // 0)
 
 def halting(shape, classes, head): return Halting(64, classes)
-def study(loss="cross_entropy", k=3, model="mlp", dataset="digits", options=None, space=None, first=None, fixed=None):
-    spec = Loss(loss, space or {}, first or {}, fixed or {})
-    arm = Arm(Regime("r", dataset), Model(model, options or {}), spec, k, Recipe(epochs=1), metric="top3")
-    return Study("mine", [arm], topk=(1, 3), trials=1, seeds=1)
+def study(*losses, model="mlp", dataset="digits", **more):
+    fields = {"topk": (1, 3), "metric": "top3", "trials": 1, "seeds": 1, **more}
+    return small_study(*losses, name="mine", regimes=[Regime("r", dataset)], models=[model], **fields)
 
 def bad_model(): return study(model="mpl")
 def bad_validation(): return study(model="lab_of_bad_things:halting")
@@ -47,13 +47,11 @@ def table():
     return numpy.load(data_folder() / "birds" / "table.npz")
 def no_table(): return study(dataset="lab_of_bad_things:table")
 def absent(): return study(dataset="cifar100", model="convnet")
-def on_gpu():
-    import dataclasses
-    return dataclasses.replace(study(), device="cuda")
+def on_gpu(): return study(device="cuda")
 def no_study(): return 3
 def wants(size): return study()
 def fails(): raise LookupError("no table")
-def searching(): return study(space={"learning_rate": Float(0.1, 1)}, first={"learning_rate": 0.5})
+def searching(): return study(searched())
 good = study()
 """
 
@@ -199,7 +197,7 @@ def test_an_error_in_the_users_code_is_not_the_programs(lab: Path) -> None:
     code, _, err = topk("plan", "lab_of_bad_things:bad_validation")
     message, _, file = err.strip().rpartition("; its traceback is in ")
     assert code == 2 and "ZeroDivisionError" in message
-    assert message.endswith(f"({lab / 'lab_of_bad_things.py'}:7 in forward)")
+    assert message.endswith(f"({lab / 'lab_of_bad_things.py'}:8 in forward)")
     assert "ZeroDivisionError" in Path(file).read_text()
     Path(file).unlink()
 
