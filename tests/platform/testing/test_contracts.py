@@ -8,12 +8,9 @@ from typing import ClassVar
 
 import pytest
 import torch
-from torch import nn
 
 from topk_platform import LabelNoise, LongTail, Model, Regime, TrainFraction
 from topk_platform.data import DATASETS, Dataset, Split, digits
-from topk_platform.models import MODELS
-from topk_platform.models.vision import convnet
 from topk_platform.testing import RegimeContract
 
 
@@ -37,25 +34,11 @@ class TestRing(RegimeContract):
     regime = Regime("ring", "ring", (LabelNoise(0.1),), {"sigma": 20.0, "distance": 90.0})
 
 
-class Scaled(nn.Module):
-    """A network of bytes, whatever brings them."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.network(images.float())
-
-
+@pytest.mark.usefixtures("bytes_convnet")
 class TestSynthetic(RegimeContract):
     sizes: ClassVar = {"classes": 10, "superclasses": 2, "train": 20, "validation": 3, "test": 3}
     regime = Regime("images", "synthetic_images", (LabelNoise(0.5), LongTail(4)), sizes)
-    model = Model("scaled")
-
-    @pytest.fixture(autouse=True)
-    def _model(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(MODELS, "scaled", lambda **arguments: Scaled(convnet(**arguments)))
+    model = Model("bytes_convnet")
 
 
 count = itertools.count()
