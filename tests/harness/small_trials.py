@@ -79,7 +79,7 @@ def listened(training: Training) -> tuple[list[Heartbeat], list[TrialRecord]]:
 
 
 def a_trial(
-    loss: str = "cross_entropy",
+    loss: Loss | str = "cross_entropy",
     *,
     recipe: Recipe | None = None,
     model: Model | None = None,
@@ -92,7 +92,7 @@ def a_trial(
     arm = Arm(
         regime or Regime("noisy", "digits", (LabelNoise(0.2),)),
         model or Model("mlp", {"hidden": 16}),
-        Loss(loss, head=head),
+        Loss(loss, head=head) if isinstance(loss, str) else loss,
         3,
         recipe or Recipe(epochs=3),
         metric,

@@ -43,11 +43,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Path) -> Path:
+def folder(data_path: Path, written: Path) -> Path:
     """A copy of the images, some of which tests break."""
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
-    monkeypatch.delenv("TOPK_CACHE", raising=False)
-    return Path(shutil.copytree(written, tmp_path, dirs_exist_ok=True))
+    return Path(shutil.copytree(written, data_path, dirs_exist_ok=True))
 
 
 def recipe(**changes: Any) -> Recipe:

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from made_studies import small_study
-from small_trials import IMAGES, Memory, a_trial, completed, cut_and_resumed, same_weights, trained
+from small_trials import IMAGES, Memory, a_trial, completed, same_weights, trained
 from torch import nn
 
 import topk_losses as tl
@@ -42,11 +42,9 @@ from topk_platform.training.stacking import losses_together
 TAIL = Regime("tail", "digits", (LongTail(5),))
 
 
-def scheduled(trial: Trial, fixed: Mapping[str, Any], **space: Any) -> Trial:
-    """The trial with such fixed parameters, and the dimensions that they name."""
-    first = {name: dimension.ends[0] for name, dimension in space.items()}
-    loss = Loss(trial.arm.loss.name, space, first, fixed)
-    return dataclasses.replace(trial, arm=dataclasses.replace(trial.arm, loss=loss))
+def scheduled(name: str, fixed: Mapping[str, Any], **space: Any) -> Loss:
+    """The loss with such fixed parameters, and the dimensions that they name."""
+    return Loss(name, space, {name: dimension.ends[0] for name, dimension in space.items()}, fixed)
 
 
 @given(
@@ -76,10 +74,8 @@ def test_between_whole_numbers_a_schedule_stays_whole() -> None:
 
 
 def test_a_value_that_is_worked_into_a_buffer_changes_too() -> None:
-    trial = scheduled(
-        a_trial("logit_adjusted", recipe=Recipe(3), regime=TAIL), {"tau": Schedule("linear", 0.5, 2.5)}
-    )
-    session = Session.prepare(trial)
+    loss = Loss("logit_adjusted", fixed={"tau": Schedule("linear", 0.5, 2.5)})
+    session = Session.prepare(a_trial(loss, regime=TAIL))
     scores, labels = torch.randn(4, 10, generator=torch.Generator().manual_seed(0)), torch.arange(4)
     for tau in (0.5, 1.5, 2.5):
         session.advance()
@@ -94,40 +90,16 @@ def weights_of(record: TrialRecord) -> list[float | None]:
 @pytest.mark.parametrize("name", ["smooth_topk_svm", "noised_topk_hinge", "ldam"])
 def test_a_constant_schedule_trains_as_the_value_does(name: str) -> None:
     parameter = {"smooth_topk_svm": "tau", "noised_topk_hinge": "epsilon", "ldam": "scale"}[name]
-    trial = a_trial(name)
-    plain = trained(scheduled(trial, {parameter: 0.7}))
+    plain = completed(a_trial(Loss(name, fixed={parameter: 0.7})))
     for schedule in (Schedule("constant", 0.7), Schedule("cosine", 0.7, 0.7)):
-        record = completed(scheduled(trial, {parameter: schedule}))
+        record = completed(a_trial(Loss(name, fixed={parameter: schedule})))
         assert (weights_of(record), record.test) == (weights_of(plain), plain.test)
-
-
-@pytest.mark.parametrize("cut", [1, 17, 30, 45, 51])
-@pytest.mark.parametrize("reweighting", [None, 1])
-def test_one_that_is_cut_off_goes_on_bit_for_bit(cut: int, reweighting: int | None) -> None:
-    trial = scheduled(
-        a_trial("noised_imbalanced_topk_hinge", recipe=Recipe(4, reweighting=None)),
-        {"epsilon": Schedule("cosine", 1.0, 0.01), "samples": Schedule("linear", 2, 5)},
-    )
-    if reweighting is not None:
-        recipe = Recipe(4, reweighting=reweighting)
-        trial = scheduled(a_trial("ldam", recipe=recipe), {"scale": Schedule("linear", 5.0, 20.0)})
-    whole = completed(trial)
-    keeper = Memory(cut)
-    (resumed,) = cut_and_resumed([trial], keeper)
-    assert (weights_of(resumed), resumed.test) == (weights_of(whole), whole.test)
 
 
 @pytest.mark.parametrize("same", [True, False])
 def test_members_of_an_ensemble_follow_their_own(same: bool) -> None:
-    schedule = {"tau": Schedule("cosine", 1.0, "end")}
-    trials = [
-        scheduled(
-            a_trial("smooth_topk_svm", seed=seed, values={"end": 0.1 if same else 0.1 * seed}),
-            schedule,
-            end=Float(0.01, 1.0),
-        )
-        for seed in (1, 2, 3)
-    ]
+    loss = scheduled("smooth_topk_svm", {"tau": Schedule("cosine", 1.0, "end")}, end=Float(0.01, 1.0))
+    trials = [a_trial(loss, seed=s, values={"end": 0.1 if same else 0.1 * s}) for s in (1, 2, 3)]
     ensemble = Ensemble.prepare(trials)
     for epoch, alike in ((0, True), (1, same)):  # the schedules begin at one value
         together = losses_together(trials, ensemble.datasets, ensemble.losses, epoch)
@@ -138,9 +110,9 @@ def test_members_of_an_ensemble_follow_their_own(same: bool) -> None:
 
 
 def test_a_schedule_is_part_of_what_is_recorded() -> None:
-    base = a_trial("smooth_topk_svm", values={"shape": "linear", "end": 0.25})
     space = {"shape": Choice(("linear", "constant")), "end": Float(0.01, 1.0, when={"shape": ("linear",)})}
-    trial = scheduled(base, {"tau": Schedule("shape", 1.0, "end")}, **space)
+    loss = scheduled("smooth_topk_svm", {"tau": Schedule("shape", 1.0, "end")}, **space)
+    trial = a_trial(loss, values={"shape": "linear", "end": 0.25})
     assert trial.setting.own == {"tau": Schedule("linear", 1.0, 0.25)}
     row = trial_row(TrialRecord(trial, "completed"))
     assert row["values"] == '{"tau": "linear 1.0 to 0.25", "shape": "linear", "end": 0.25}'

@@ -18,7 +18,7 @@ from small_trials import (
 )
 from torch import nn
 
-from topk_platform import EMA, Augmentation, Model, Recipe
+from topk_platform import EMA, Augmentation, Loss, Model, Recipe, Schedule
 from topk_platform.records.networks import StoreKeeper, forget
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial
@@ -88,12 +88,19 @@ CONVNET = {"regime": IMAGES, "model": Model("convnet", {"width": 4})}  # 160 ima
 SEARCHED: dict[str, Any] = {"together": (1, 2, 3), "recipe": Recipe(3, reweighting=1)}
 CROPPED = Recipe(3, augmentation=Augmentation(crop=2, flip=True))
 STACK = {"regime": IMAGES, "model": Model("linear"), "recipe": CROPPED, "together": (1, 2)}
+DRAWN = Loss(
+    "noised_imbalanced_topk_hinge",
+    fixed={"epsilon": Schedule("cosine", 1.0, 0.01), "samples": Schedule("linear", 2, 5)},
+)
+SCALED = Loss("ldam", fixed={"scale": Schedule("linear", 5.0, 20.0)})
 COME_BACK: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
     "averaged statistics": ({**CONVNET, "recipe": Recipe(3, average=EMA(0.9))}, (2, 7)),
     **{f"augmented {mix}": ({**CONVNET, "recipe": how}, (1, 2, 6, 8)) for mix, how in AUGMENTED.items()},
     "an ensemble that draws": ({"loss": "noised_topk_hinge", **SEARCHED}, (1, 17, 45)),
     "an ensemble with margins": ({"loss": "ldam", **SEARCHED}, (1, 17, 45)),
     "an ensemble on augmented images": (STACK, (2, 3, 5)),
+    "schedules of draws": ({"loss": DRAWN, "recipe": Recipe(4)}, (1, 17, 30, 45, 51)),
+    "a schedule and weights": ({"loss": SCALED, "recipe": Recipe(4, reweighting=1)}, (1, 17, 30, 45, 51)),
 }
 
 

@@ -26,10 +26,8 @@ GROUPS = (torch.zeros(5, dtype=torch.bool),) * 3
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TOPK_DATA", str(tmp_path))
-    monkeypatch.delenv("TOPK_CACHE", raising=False)
-    return write_imagenet(tmp_path, classes=5, train=6, test=7)
+def _written(data_path: Path) -> None:
+    write_imagenet(data_path, classes=5, train=6, test=7)
 
 
 def crops(path: Path) -> list[Tensor]:
