@@ -21,6 +21,7 @@ from topk_platform.results.decisions import ContrastResult, Decision, Evidence
 from topk_platform.results.significance import Precision
 from topk_platform.specs import Repeats
 
+PLAIN = small_study("cross_entropy", "smooth_topk_svm")
 OURS, THEIRS = "r/mlp/smooth_topk_svm", "r/mlp/cross_entropy"
 GAP = Contrast.between(OURS, THEIRS, "top3")
 
@@ -31,7 +32,7 @@ def claim(direction: str = "above", **changes: object) -> Claim:
 
 
 def study(*claims: Claim) -> Study:
-    return small_study("cross_entropy", "smooth_topk_svm", claims=claims)
+    return dataclasses.replace(PLAIN, claims=claims)
 
 
 def judged(wanted: Claim, runs: Mapping[str, Runs], planned: int = 5, once: Collection[str] = ()) -> Evidence:
