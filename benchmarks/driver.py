@@ -24,7 +24,7 @@ from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running import tuner as tuning
 from topk_platform.running.cluster.connecting import connected
-from topk_platform.running.limits import Limits
+from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 
@@ -136,7 +136,9 @@ def time_trials(count: int, every: int) -> None:
     print("trials | a trial | the driver's processor time | its memory")
     with connected(study, None, 2) as cluster, tempfile.TemporaryDirectory() as folder:
         options = RunOptions(workers=cluster.slots)
-        tuning.tune_trials(study, progress, keep, lambda _event: None, cluster, Limits(), folder, options)
+        order = tuning.order_for(study, folder, options, cluster.slots)
+        dispatcher = Dispatcher(progress, keep, lambda _event: None, order, line=cluster.line)
+        tuning.tune_trials(study, dispatcher, options, cluster.slots)
 
 
 def main() -> None:

@@ -36,9 +36,7 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 from topk_platform.running import tuner as tuning
 from topk_platform.running.cluster.connecting import connected
-from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.dispatcher import Dispatcher
-from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.tracking.feed import Feed, tracking_uri
@@ -289,7 +287,6 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
     """Run a study to its end, and print a row."""
     progress, began = a_study_after(study, 0), time.process_time()
     tune_controller.RayActorManager = partial(Workers, world)
-    setattr(tuning, "Dispatcher", partial(Dispatcher, clock=world.clock))  # noqa: B010 - with the simulated clock
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store = Store.open(folder)
@@ -299,8 +296,10 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
         if mlflow:
             feed.start()
             writer.committed = partial(put_all, feed)
-        where = Cluster(workers), Limits(), store.at(study.name).address, RunOptions(workers=workers)
-        faults = tuning.tune_trials(study, progress, writer.put, lambda _event: None, *where)
+        options = RunOptions(workers=workers)
+        order = tuning.order_for(study, store.at(study.name).address, options, workers)
+        dispatcher = Dispatcher(progress, writer.put, lambda _event: None, order, clock=world.clock)
+        faults = tuning.tune_trials(study, dispatcher, options, workers)
         writer.flush()
         feed.close()
     spent, elapsed = time.process_time() - began, world.clock()

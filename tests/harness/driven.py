@@ -13,7 +13,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.running import loop
 from topk_platform.running import tuner as tuning
 from topk_platform.running.cluster.lifeline import Cluster
-from topk_platform.running.limits import Limits
+from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.summary import Outcome
 from topk_platform.running.watching import Event
 from topk_platform.specs import Study, Trial, TrialRecord
@@ -35,24 +35,18 @@ def end_all(progress: StudyProgress, end: Callable[[Trial], Ended]) -> Iterator[
 def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
     """Let ``topk_platform.run`` train here, within its budget, with neither Ray nor MLflow."""
 
-    def tune(
-        _study: Study,
-        progress: StudyProgress,
-        keep: Callable[[TrialRecord], None],
-        notify: Callable[[Event], None],
-        _cluster: Cluster,
-        limits: Limits,
-        store: str,
-        *_options: object,
-    ) -> Outcome:
+    def tune(_study: Study, dispatcher: Dispatcher, *_options: object) -> Outcome:
+        progress, limits = dispatcher.progress, dispatcher.limits
         while trials := progress.next_trials(lambda *start: not limits.against(*start)):
             limits.note_handed(trials[0].key, trials[0].arm_id, len(trials))
-            for trial, record in zip(trials, train(trials, Store.open(store)), strict=True):
-                keep(record.replace_versions(**trial.environment))
+            store = Store.open(dispatcher.order["folder"])
+            for trial, record in zip(trials, train(trials, store), strict=True):
+                dispatcher.keep(record.replace_versions(**trial.environment))
                 progress.end(trial, Ended.from_record(record))
-                notify(Event("ended", (trial,), record))
+                dispatcher.notify(Event("ended", (trial,), record))
             limits.note_end(trials[0].key, ended=True)
-        return Outcome()
+        dispatcher.close()
+        return dispatcher.outcome
 
     replace_ray(patch, tune)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -91,7 +90,5 @@ def _pictures(name: str, store: str, smoke: bool) -> Pictures | None:
 
     None if reports are switched off, or if the name does not lead to the study's definition.
     """
-    draw = drawing(store)
-    if draw is None or not (is_reference(name) or name in known_studies()):
-        return None
-    return partial(draw, requested_study(name, smoke))
+    known = is_reference(name) or name in known_studies()
+    return drawing(requested_study(name, smoke), store) if known else None

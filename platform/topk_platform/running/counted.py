@@ -1,4 +1,4 @@
-"""What of a store counts for a run: rows by their identity, finished arms, and what is trained again all the same."""
+"""What of a ledger counts for a run: rows by their identity, and what of them is trained again all the same."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import importlib.metadata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from topk_platform.identity import CHOOSER, Identity
 from topk_platform.own_measures import of_scores
 from topk_platform.protocol import StudyProgress
 from topk_platform.records.files import KINDS, NEEDED, Unsound, damaged_artifacts, missing_artifacts
-from topk_platform.records.history import ArmHistory, StudyRows, last_counted, results_of
+from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of, results_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.rows import RowViews
 from topk_platform.running.run_options import RunOptions
@@ -19,7 +20,7 @@ from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few, plural
 from topk_platform.versions import differences
 
-__all__ = ["Retraining", "as_checked", "expected", "finished", "in_environment", "outdated"]
+__all__ = ["Counted", "Retraining", "expected", "in_environment", "outdated"]
 
 _NAMED = 3  # files, or components, in a line
 _KIND = ("arm", "arm_id", "code_version", "dataset_fingerprint", "versions")
@@ -60,23 +61,6 @@ def expected(study: Study, ledger: Ledger, options: RunOptions) -> dict[str, Ide
 
         return in_environment(study, counted, environment(study.device))
     return counted
-
-
-def as_checked(checked: Mapping[str, Identity], counted: Mapping[str, Identity]) -> dict[str, Identity]:
-    """Return identities with the code and data of a check, and the environment of those that count."""
-    return {arm_id: replace(now, environment=counted[arm_id].environment) for arm_id, now in checked.items()}
-
-
-def finished(progress: StudyProgress, identities: Mapping[str, Identity]) -> dict[str, str]:
-    """Return the arms with nothing left to run, each with the fingerprint of the data it was trained on.
-
-    Args:
-        progress: The study's state.
-        identities: Which rows count, by arm ID; arms whose data are not known are left out.
-    """
-    done = [arm_id for arm_id, arm in progress.arms.items() if not arm.left]
-    trained_on = {arm_id: identities[arm_id].dataset_fingerprint for arm_id in done}
-    return {arm_id: fingerprint for arm_id, fingerprint in trained_on.items() if fingerprint}
 
 
 def outdated(
@@ -133,55 +117,10 @@ class Retraining:
     unsound: Sequence[Unsound] = ()
     damaged: Sequence[Unsound] = ()
 
-    @classmethod
-    def of(
-        cls, rows: StudyRows, whole: Study, part: Study, counted: Mapping[str, Identity], options: RunOptions
-    ) -> Retraining:
-        """Return what a run trains again; the files of all confirmations are read.
-
-        Args:
-            rows: The recorded rows.
-            whole: The study as it is defined.
-            part: The part that the run trains.
-            counted: Which rows count, by arm ID.
-            options: The options of the run: whether what failed or lacks a network or a measure is trained again.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
-        store, kinds = rows.ledger.store, KINDS if options.networks else NEEDED
-        histories = rows.histories(part, counted)
-        table = {
-            row["key"]: row
-            for arm in results_of(part, histories).values()
-            for row in arm.confirmations().values()
-        }
-        everything = rows.histories(whole, last_counted(rows.ledger, whole)).values()
-        confirmed = {row["key"]: row for arm in everything for row in arm.confirm.values()}
-        damaged = damaged_artifacts(store, (confirmed | table).values(), kinds)
-        missing = missing_artifacts(store, table.values(), kinds)
-        rows_of_all = [row for arm in histories.values() for row in arm.rows()]
-        failed = [row["key"] for row in rows_of_all if options.retry_failed and row["status"] == "failed"]
-        own = of_scores(part.measures) if options.measures else ()
-        completed = [row for row in table.values() if row["status"] == "completed"]
-        lacking = [row["key"] for row in completed if any(row[f"test.{name}"] is None for name in own)]
-        unsound = [*missing, *(file for file in damaged if file.key in table)]
-        return cls([*failed, *lacking], unsound, damaged)
-
     @property
     def keys(self) -> list[str]:
         """The keys of the trials."""
         return [*dict.fromkeys([*self.asked, *(file.key for file in self.unsound)])]
-
-    def without(self, histories: Mapping[str, ArmHistory]) -> dict[str, ArmHistory]:
-        """Return the arms' histories without the confirmations that are trained again."""
-        keys = {*self.keys}
-        return {
-            arm_id: replace(
-                arm, confirm={slot: row for slot, row in arm.confirm.items() if row["key"] not in keys}
-            )
-            for arm_id, arm in histories.items()
-        }
 
     def __str__(self) -> str:
         count = len({file.key for file in self.unsound})
@@ -190,3 +129,97 @@ class Retraining:
         who = "1 confirmation is" if count == 1 else f"{count} confirmations are"
         names = first_few([file.name for file in self.unsound], _NAMED)
         return f"{who} trained again: {names} {'is' if len(self.unsound) == 1 else 'are'} gone or damaged"
+
+
+@dataclass
+class Counted:
+    """What of a study's ledger counts for a run.
+
+    Args:
+        rows: The recorded rows.
+        whole: The study as it is defined.
+        part: The part that the run trains.
+        options: The options of the run: whether what failed or lacks a network or a measure is trained again.
+        identities: Which rows of the part count, by arm ID.
+    """
+
+    rows: StudyRows
+    whole: Study
+    part: Study
+    options: RunOptions
+    identities: Mapping[str, Identity]
+
+    def check(self, downloads: bool) -> None:
+        """Check the part and its data; from now on rows count by the code and the data that were seen.
+
+        Args:
+            downloads: Whether to download the datasets that are not on disk.
+
+        Raises:
+            UserError: as :func:`~topk_platform.running.preflight.arm_checks.check_study`.
+        """
+        from topk_platform.running.preflight.arm_checks import check_study  # noqa: PLC0415 - torch
+
+        checked, known = check_study(self.part, downloads, self.finished()), self.identities
+        now = {
+            arm_id: replace(identity, environment=known[arm_id].environment)
+            for arm_id, identity in checked.items()
+        }
+        if now != known:  # else all files of confirmations would be read once more
+            self.identities = now
+            del self.again
+
+    def renew(self) -> None:
+        """Take in what another run has written meanwhile."""
+        self.rows.refresh()
+        if self.again.keys or self.again.damaged:
+            del self.again
+
+    def histories(self) -> dict[str, ArmHistory]:
+        """Return the histories of the part's arms by arm ID, without what is trained again."""
+        again = {*self.again.keys}
+        return {
+            arm_id: replace(
+                arm,
+                search={slot: row for slot, row in arm.search.items() if row["key"] not in again},
+                confirm={slot: row for slot, row in arm.confirm.items() if row["key"] not in again},
+            )
+            for arm_id, arm in self.rows.histories(self.part, self.identities).items()
+        }
+
+    def progress(self) -> StudyProgress:
+        """Return the progress of the part, without what is trained again."""
+        return progress_of(self.part, self.identities, self.histories())
+
+    def finished(self) -> dict[str, str]:
+        """Return the arms with nothing left to run, each with the fingerprint of its data, unless that is not known."""
+        done = [arm_id for arm_id, arm in self.progress().arms.items() if not arm.left]
+        trained_on = {arm_id: self.identities[arm_id].dataset_fingerprint for arm_id in done}
+        return {arm_id: fingerprint for arm_id, fingerprint in trained_on.items() if fingerprint}
+
+    @cached_property
+    def again(self) -> Retraining:
+        """What is trained again, although it is recorded; the files of all confirmations are read, once.
+
+        Raises:
+            StoreError: if the store cannot be read.
+        """
+        rows, options = self.rows, self.options
+        store, kinds = rows.ledger.store, KINDS if options.networks else NEEDED
+        histories = rows.histories(self.part, self.identities)
+        table = {
+            row["key"]: row
+            for arm in results_of(self.part, histories).values()
+            for row in arm.confirmations().values()
+        }
+        everything = rows.histories(self.whole, last_counted(rows.ledger, self.whole)).values()
+        confirmed = {row["key"]: row for arm in everything for row in arm.confirm.values()}
+        damaged = damaged_artifacts(store, (confirmed | table).values(), kinds)
+        missing = missing_artifacts(store, table.values(), kinds)
+        rows_of_all = [row for arm in histories.values() for row in arm.rows()]
+        failed = [row["key"] for row in rows_of_all if options.retry_failed and row["status"] == "failed"]
+        own = of_scores(self.part.measures) if options.measures else ()
+        completed = [row for row in table.values() if row["status"] == "completed"]
+        lacking = [row["key"] for row in completed if any(row[f"test.{name}"] is None for name in own)]
+        unsound = [*missing, *(file for file in damaged if file.key in table)]
+        return Retraining([*failed, *lacking], unsound, damaged)

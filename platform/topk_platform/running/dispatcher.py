@@ -15,8 +15,8 @@ from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.run_notes import OpenTrial
 from topk_platform.running.cluster.lifeline import Lifeline
 from topk_platform.running.limits import Limits
+from topk_platform.running.messages import Order, Report
 from topk_platform.running.summary import Outcome
-from topk_platform.running.trainable import Order, Report
 from topk_platform.running.watching import Event, EventKind
 from topk_platform.specs import Trial, TrialRecord
 
@@ -99,7 +99,10 @@ class Dispatcher:
 
     def _may_start(self, arm_id: str, trials: int) -> bool:
         """Return whether so many trials of an arm may start, besides those that were started and stay open."""
-        return not self.limits.against(arm_id, len(self.outcome.open) + trials)
+        return not self._against(arm_id, trials)
+
+    def _against(self, arm_id: str, trials: int) -> list[str]:
+        return self.limits.against(arm_id, len(self.outcome.open) + trials)
 
     def next_config(self, tune_id: str) -> dict[str, Any] | None:
         """Return Tune's configuration of the next trial or ensemble; None while nothing can start."""
@@ -228,7 +231,10 @@ class Dispatcher:
             self.progress.release(trial)
 
     def close(self) -> None:
-        """Take back the trials that Tune still had at its end; the next run continues them from their checkpoints."""
+        """Take back the trials that Tune still had at its end, and note why it ended.
+
+        The next run continues them from their checkpoints.
+        """
         cut = bool(self.limits.reached) or self.error is not None
         for tune_id, handed in [*self._handed.items()]:
             del self._handed[tune_id]
@@ -236,3 +242,11 @@ class Dispatcher:
             self._release(handed.trials)
             if cut:
                 self._send("cut", handed.trials)
+        if self.outcome.lost or not self.progress.left:
+            return
+        used_up = set(self.limits.reached)
+        if not used_up and self.progress.held(self._may_start):
+            ready = [arm for arm in self.progress.arms.values() if arm.next_slot() is not None]
+            used_up.update(*(self._against(arm.arm_id, arm.arm.protocol.ensemble) for arm in ready))
+        self.outcome.partial = ", ".join(sorted(used_up))
+        self.outcome.interrupted = not used_up and not self.progress.stuck

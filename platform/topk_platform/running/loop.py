@@ -5,12 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from topk_platform.errors import StoreError
-from topk_platform.identity import Identity
 from topk_platform.protocol import Durations, StudyProgress
 from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of
 from topk_platform.records.ledger import Ledger
@@ -26,7 +25,8 @@ from topk_platform.reports.words import command
 from topk_platform.results import build_table
 from topk_platform.running.cluster.lifeline import Cluster, on_cluster
 from topk_platform.running.cluster.reaching import Patience
-from topk_platform.running.counted import Retraining, as_checked, expected, finished, in_environment, outdated
+from topk_platform.running.counted import Counted, expected, in_environment, outdated
+from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.limits import Limits
 from topk_platform.running.recording import Recorder, drawing
 from topk_platform.running.run_options import RunOptions
@@ -35,7 +35,7 @@ from topk_platform.running.views import own_console, view_on
 from topk_platform.running.watching import Event, Noting, OnEvent, Watch
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
-from topk_platform.tracking.feed import Feed, mlflow_of
+from topk_platform.tracking.feed import Feed, Pictures, mlflow_of
 
 __all__ = ["run"]
 
@@ -85,7 +85,7 @@ def run(
     whole = options.whole(study)
     options.part(whole)  # wrong options are refused before a store is opened
     store = Store.open(options.store)
-    drawing(store.address)  # a wrong value in the environment is refused here
+    pictures = drawing(whole, store.address)
     mlflow = mlflow_of(store, options.mlflow)
     ledger = Ledger.open(store, study.name)
     ledger.store.check_writable()
@@ -94,38 +94,33 @@ def run(
     part = options.part(whole)
     from topk_platform.data import data_at  # noqa: PLC0415 - torch: errors in the arguments are reported before
 
-    patience = Patience(options.wait, waiting)
     view = (
         nullcontext(progress)
         if callable(progress)
         else view_on(own_console() if progress and not options.tune_table else None)
     )
     with view as show, data_at(options.data):
-        rows = StudyRows(ledger, whole.arms)
-        counted, retraining = _checked(whole, part, rows, options, waiting or warnings.warn)
-        return _Run(
-            whole, part, options, counted, retraining, rows, store, mlflow, patience, show, callbacks
-        ).run()
+        counted = _checked(ledger, whole, part, options, waiting or warnings.warn)
+        feed = None if mlflow is None else Feed(mlflow, ledger, store.local)
+        return _Run(counted, store, feed, pictures, Patience(options.wait, waiting), show, callbacks).run()
 
 
 def _checked(
-    whole: Study, part: Study, rows: StudyRows, options: RunOptions, notify: Callable[[str], object]
-) -> tuple[dict[str, Identity], Retraining]:
-    """Check the study and its data; return which rows count now, and what is trained again although it is there."""
-    from topk_platform.running.preflight.arm_checks import check_device, check_imported, check_study  # noqa: PLC0415 - torch
+    ledger: Ledger, whole: Study, part: Study, options: RunOptions, notify: Callable[[str], object]
+) -> Counted:
+    """Check the study and its data, notify of classes without samples, and return what of the ledger counts now."""
+    from topk_platform.running.preflight.arm_checks import check_device, check_imported  # noqa: PLC0415 - torch
     from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415 - torch
 
     check_imported(part)
     if options.address is None:
         check_device(part)
-    counted = expected(part, rows.ledger, options)
-    retraining = Retraining.of(rows, whole, part, counted, options)
-    histories = {} if options.retry_failed else retraining.without(rows.histories(part, counted))
-    checked = check_study(part, options.download, finished(progress_of(part, counted, histories), counted))
+    rows = StudyRows(ledger, whole.arms)
+    counted = Counted(rows, whole, part, options, expected(part, ledger, options))
+    counted.check(options.download)
     for note in notes_on_data(part):
         notify(f"Note: {note}")
-    now = as_checked(checked, counted)
-    return now, retraining if now == counted else Retraining.of(rows, whole, part, now, options)
+    return counted
 
 
 @dataclass
@@ -133,33 +128,26 @@ class _Run:
     """One run: it trains the missing trials of a part of a study, and writes the tables of the whole study.
 
     Args:
-        whole: The study as it is defined.
-        part: The study with the requested arms and the requested budget.
-        options: The options of the run.
-        counted: Which recorded rows count, by arm ID.
-        retraining: What is trained again, although the ledger has it.
-        rows: The recorded rows.
+        counted: What counts of the ledger, for the part of the study and the options of the run.
         store: The store.
-        mlflow: The URI of the run's MLflow; None for none.
+        feed: Fills MLflow; None for no MLflow.
+        pictures: Makes the report and the plots for MLflow; None for none.
         patience: How long to wait for a cluster; it reports what the run waits for.
         notify: Called with every event.
         callbacks: More callbacks of Tune.
     """
 
-    whole: Study
-    part: Study
-    options: RunOptions
-    counted: dict[str, Identity]
-    retraining: Retraining
-    rows: StudyRows
+    counted: Counted
     store: Store
-    mlflow: str | None
+    feed: Feed | None
+    pictures: Pictures | None
     patience: Patience
     notify: OnEvent
-    callbacks: Sequence[Any] = ()
-    limits: Limits = field(init=False)
+    callbacks: Sequence[Any]
 
     def __post_init__(self) -> None:
+        self.options, self.rows = self.counted.options, self.counted.rows
+        self.whole, self.part = self.counted.whole, self.counted.part
         self.ledger, self.folder = self.rows.ledger, self.rows.ledger.store
         self.limits = Limits(self.options, self.part.gpus)
 
@@ -169,8 +157,7 @@ class _Run:
             self._identify(cluster)
             self._remove_what_is_trained_again(writer)
             progress = self._progress()
-            feed = None if self.mlflow is None else Feed(self.mlflow, self.ledger, self.store.local)
-            recorder = Recorder(self.ledger, writer, feed, drawing(self.store.address))
+            recorder = Recorder(self.ledger, writer, self.feed, self.pictures)
             forget(self.folder, self.rows.keys)
             outcome = self._train_and_write(progress, recorder, cluster)
             if not progress.left and self.part == self.whole:
@@ -179,45 +166,40 @@ class _Run:
             self._note_unfinished(outcome, recorder.tracking_error)
             return self._summary(progress, recorder, outcome)
 
-    def _remove_what_is_trained_again(self, writer: Writer) -> None:
-        self.rows.refresh()  # another run may have written before this one locked the ledger
-        if self.retraining.keys or self.retraining.damaged:
-            self.retraining = Retraining.of(self.rows, self.whole, self.part, self.counted, self.options)
-        for file in self.retraining.damaged:
-            self.folder.quarantine(file.name)
-        if line := str(self.retraining):
-            self.patience.say(line)
-        writer.table.delete(self.retraining.keys)
-        self.rows.refresh()
-
-    def _known(self, study: Study) -> dict[str, ArmHistory]:
-        return self.rows.histories(study, last_counted(self.ledger, study))
-
     def _cluster(self) -> AbstractContextManager[Cluster]:
-        left = progress_of(self.part, self.counted, self.rows.histories(self.part, self.counted)).left
-        if not left and not self.retraining.keys:
+        if not self.counted.progress().left:
             return nullcontext(Cluster())
         return on_cluster(self.part, self.options, self.store, self.patience)
 
     def _identify(self, cluster: Cluster) -> None:
         """Note which rows count, now that the machines are known, and note the run's plan and its data."""
         if cluster.environment is not None:
-            self.counted = in_environment(self.part, self.counted, cluster.environment)
-        self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted})
+            self.counted.identities = in_environment(self.part, self.counted.identities, cluster.environment)
+        self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted.identities})
         noted = finished_before(read_plan(self.folder), self.part, self._has_ended)
         note_plan(self.folder, noted, self.options.data)
         from topk_platform.running.preflight.training_splits import note_samples  # noqa: PLC0415 - torch
 
-        note_samples(self.folder, self.part, self.counted)
+        note_samples(self.folder, self.part, self.counted.identities)
 
     def _has_ended(self, study: Study) -> bool:
-        return not progress_of(study, self.counted, self.rows.histories(study, self.counted)).left
+        counted = self.counted.identities
+        return not progress_of(study, counted, self.rows.histories(study, counted)).left
+
+    def _remove_what_is_trained_again(self, writer: Writer) -> None:
+        self.counted.renew()  # another run may have written before this one locked the ledger
+        for file in self.counted.again.damaged:
+            self.folder.quarantine(file.name)
+        if line := str(self.counted.again):
+            self.patience.say(line)
+        writer.table.delete(self.counted.again.keys)
+        self.rows.refresh()
 
     def _progress(self) -> StudyProgress:
         """Return the study's state, and note the times of ended trials for the run's limits."""
-        histories = self.rows.histories(self.part, self.counted)
+        histories = self.counted.histories()
         self.limits.durations = Durations({i: arm.ended_seconds() for i, arm in histories.items()})
-        return progress_of(self.part, self.counted, histories)
+        return progress_of(self.part, self.counted.identities, histories)
 
     def _train_and_write(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Outcome:
         """Train the remaining trials and write the tables, also after an error; return how the run ended."""
@@ -225,7 +207,6 @@ class _Run:
             self.rows.release()  # while trials run, the driver needs the memory but not the rows
         try:
             outcome = self._train(progress, recorder, cluster)
-            outcome.note_end(progress, self.limits)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 self._stop_waiting(recorder)
@@ -252,14 +233,16 @@ class _Run:
             notified(Event("begun"))
             return Outcome()
         left = [arm_id for arm_id, arm in progress.arms.items() if arm.left]
-        notified(Event("begun", why="; ".join(outdated(self.part, self.ledger, self.counted, left))))
+        why = outdated(self.part, self.ledger, self.counted.identities, left)
+        notified(Event("begun", why="; ".join(why)))
         from topk_platform.running import tuner as tuning  # noqa: PLC0415 - Ray, which a finished study does not need
 
         with Noting(self.folder, watch):
             if self.options.address is None:
                 self.limits.guess_unknown(progress)
-            setup = (cluster, self.limits, self.folder.address, self.options, self.callbacks)
-            return tuning.tune_trials(self.part, progress, recorder.keep, notified, *setup)
+            order = tuning.order_for(self.part, self.folder.address, self.options, cluster.slots)
+            dispatcher = Dispatcher(progress, recorder.keep, notified, order, self.limits, cluster.line)
+            return tuning.tune_trials(self.part, dispatcher, self.options, cluster.slots, self.callbacks)
 
     def _stop_waiting(self, recorder: Recorder) -> None:
         """After an interrupt, wait less for the store, and say why the run has not ended yet."""
@@ -283,6 +266,9 @@ class _Run:
             only=self.options.globs,
             tracking=self.options.sync,
         )
+
+    def _known(self, study: Study) -> dict[str, ArmHistory]:
+        return self.rows.histories(study, last_counted(self.ledger, study))
 
     def _table(self) -> StudyTable:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)

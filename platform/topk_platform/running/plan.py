@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from topk_platform.errors import MissingDataError, UserError
-from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
-from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of
+from topk_platform.records.history import StudyRows, last_counted, progress_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import as_recorded
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import local_workers
-from topk_platform.running.counted import Retraining, as_checked, finished, outdated
+from topk_platform.running.counted import Counted, outdated
 from topk_platform.running.preflight.recorded_speeds import recorded_seconds
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study
@@ -133,55 +132,35 @@ def plan(
     options.part(whole)  # wrong options are refused before a store is opened
     ledger = Ledger.open(Store.open(options.store), study.name)
     part = options.part(as_recorded(whole, ledger))
-    counted, rows = last_counted(ledger, part), StudyRows(ledger, part.arms)
-    again = Retraining.of(rows, part, part, counted, RunOptions())
-    histories = again.without(rows.histories(part, counted))
-    progress = progress_of(part, counted, histories)
-    done = finished(progress, counted)
-    if len(done) == len(histories):
-        return _plan(part, progress, histories, {}, options.workers)
+    rows = StudyRows(ledger, part.arms)
+    counted = Counted(rows, part, part, RunOptions(workers=options.workers), last_counted(ledger, part))
+    if len(counted.finished()) == len(part.arms):
+        return _plan(counted, lambda _: {})
     if begun is not None:
-        begun(Plan(part, progress, Durations(), options.workers or 1))
-    return _plan_with_data(part, rows, histories, counted, again, done, options)
+        begun(Plan(part, counted.progress(), Durations(), options.workers or 1))
+    return _plan_with_data(counted, options)
 
 
-def _plan_with_data(
-    study: Study,
-    rows: StudyRows,
-    histories: Mapping[str, ArmHistory],
-    counted: Mapping[str, Identity],
-    again: Retraining,
-    done: Mapping[str, str],
-    options: RunOptions,
-) -> Plan:
+def _plan_with_data(counted: Counted, options: RunOptions) -> Plan:
     """Return the plan of a study that is not finished: its data are read, and a few steps are timed where needed."""
     # These load torch, which a plan with nothing left does not need.
     from topk_platform.data import data_at  # noqa: PLC0415
-    from topk_platform.running.preflight.arm_checks import check_device, check_study  # noqa: PLC0415
+    from topk_platform.running.preflight.arm_checks import check_device  # noqa: PLC0415
     from topk_platform.running.preflight.timing import trial_seconds  # noqa: PLC0415
     from topk_platform.running.preflight.training_splits import Samples, notes_on_data, samples_of  # noqa: PLC0415
 
-    lacking: list[str] = []
-    if not all(history.ended_seconds() for history in histories.values()):
+    study, lacking = counted.part, list[str]()
+    if not all(history.ended_seconds() for history in counted.histories().values()):
         with _noted(lacking, UserError):
             check_device(study)
     here, samples, notes = not lacking, tuple[Samples, ...](), tuple[str, ...]()
     with data_at(options.data):
         with _noted(lacking, MissingDataError):
-            checked = check_study(study, options.download and here, done)
-            now = as_checked(checked, counted)
-            if now != counted:  # else all files of confirmations would be read once more
-                counted, again = now, Retraining.of(rows, study, study, now, RunOptions())
+            counted.check(options.download and here)
             samples, notes = samples_of(study), notes_on_data(study)
-        histories = again.without(rows.histories(study, counted))
-        progress = progress_of(study, counted, histories)
-        left = {i: arm for i, arm in progress.arms.items() if arm.left}
-        unknown = [arm for i, arm in left.items() if not histories[i].ended_seconds()]
-        timed = (
-            recorded_seconds({arm.arm_id: arm.arm for arm in unknown}) if lacking else trial_seconds(unknown)
-        )
-    made = _plan(study, progress, histories, timed, options.workers)
-    why = tuple(outdated(study, rows.ledger, counted, left))
+        made = _plan(counted, recorded_seconds if lacking else trial_seconds)
+    left = [arm.arm_id for arm in made.arms if arm.left]
+    why = tuple(outdated(study, counted.rows.ledger, counted.identities, left))
     return replace(made, outdated=why, samples=samples, notes=notes, lacking=tuple(lacking))
 
 
@@ -193,15 +172,12 @@ def _noted(lacking: list[str], kind: type[UserError]) -> Iterator[None]:
         lacking.append(str(error))
 
 
-def _plan(
-    study: Study,
-    progress: StudyProgress,
-    histories: Mapping[str, ArmHistory],
-    guessed: Mapping[str, float],
-    workers: int | None,
-) -> Plan:
+def _plan(counted: Counted, guess: Callable[[Sequence[ArmProgress]], Mapping[str, float]]) -> Plan:
+    """Return the plan, with guesses of the time of arms of which no trial has ended."""
+    histories = counted.histories()
+    progress = progress_of(counted.part, counted.identities, histories)
     durations = Durations({i: history.ended_seconds() for i, history in histories.items()})
-    durations.guess(guessed)
+    durations.guess(guess([a for i, a in progress.arms.items() if a.left and not durations.knows(i)]))
     # Counting GPUs loads torch, which a plan with nothing left does not need.
-    at_once = workers or (local_workers(study) if progress.left else 1)
-    return Plan(study, progress, durations, at_once)
+    at_once = counted.options.workers or (local_workers(counted.part) if progress.left else 1)
+    return Plan(counted.part, progress, durations, at_once)

@@ -20,7 +20,7 @@ from topk_platform.reports.table_data import arms_to_json, to_files
 from topk_platform.results import build_table
 from topk_platform.results.by_class import class_results
 from topk_platform.specs import Study, TrialRecord
-from topk_platform.tracking.feed import Feed
+from topk_platform.tracking.feed import Feed, Pictures
 from topk_platform.tracking.trials import ARMS
 
 __all__ = ["Recorder", "drawing"]
@@ -28,14 +28,11 @@ __all__ = ["Recorder", "drawing"]
 _LAST_SECONDS = 2.0  # for MLflow once Ray is lost, because a cluster's driver is then ended soon
 
 
-Pictures = Callable[[Study], Mapping[str, bytes]]
-"""Makes a study's report and plots, by file name."""
-
-
-def drawing(store: str) -> Pictures | None:
+def drawing(study: Study, store: str) -> Pictures | None:
     """Return the function that makes a study's report and plots for MLflow, by file name; drawing takes seconds.
 
     Args:
+        study: The study.
         store: Folder or URI of the results.
 
     Returns:
@@ -47,10 +44,10 @@ def drawing(store: str) -> Pictures | None:
     value = os.environ.get("TOPK_REPORT", "on")
     if value not in ("on", "off"):
         raise UserError(f"TOPK_REPORT must be on or off, got {value!r}")
-    return partial(_draw, store) if value == "on" else None
+    return partial(_draw, study, store) if value == "on" else None
 
 
-def _draw(store: str, study: Study) -> Mapping[str, bytes]:
+def _draw(study: Study, store: str) -> Mapping[str, bytes]:
     from topk_platform.reports.page import report_files  # noqa: PLC0415 - needed only at the end of a study
 
     return report_files(study, store=store)
@@ -150,4 +147,4 @@ class Recorder:
             write_snapshot(self.ledger, counting)  # last, because is_current reads it
         if self.feed is not None:
             texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            self.feed.put_files(texts, None if pictures is None else partial(pictures, whole))
+            self.feed.put_files(texts, pictures)

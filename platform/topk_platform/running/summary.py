@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from rich.console import Group
 from rich.text import Text
 
-from topk_platform.protocol import StudyProgress
 from topk_platform.records.run_notes import OpenTrial
 from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.text_tables import as_text
 from topk_platform.reports.words import command, only_words
-from topk_platform.running.limits import Limits
 from topk_platform.specs.checks import plural
 
 __all__ = ["Outcome", "Summary", "problems"]
@@ -37,25 +35,6 @@ class Outcome:
     lost: str = ""
     partial: str = ""
     interrupted: bool = False
-
-    def note_end(self, progress: StudyProgress, limits: Limits) -> None:
-        """Note why the run has ended, from the study's progress and its limits at its end."""
-        if self.lost or not progress.left:
-            return
-        reached = limits.reached
-        used_up = set(reached)
-
-        def may_start(arm_id: str, trials: int) -> bool:
-            against = limits.against(
-                arm_id, len(self.open) + trials
-            )  # open trials count as started, see Dispatcher
-            used_up.update(against)
-            return not against
-
-        if reached or progress.held(may_start):
-            self.partial = ", ".join(sorted(used_up))
-        else:
-            self.interrupted = not progress.stuck
 
 
 @dataclass(frozen=True, repr=False)

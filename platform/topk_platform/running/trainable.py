@@ -5,59 +5,23 @@ from __future__ import annotations
 import faulthandler
 import os
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import tune
 
 from topk_platform.running.cluster.machine import local_cpus
+from topk_platform.running.messages import Order
 
 if TYPE_CHECKING:
     from topk_platform.running.worker import Work
 
-__all__ = ["Order", "Report", "TrialTrainable", "own_cores"]
+__all__ = ["TrialTrainable", "own_cores"]
 
 _LONGEST_SECONDS = 2.0  # the longest time between two messages while steps are made
 _ARM_SECONDS = 1.0  # each new limit of the watchdog starts a thread
 _STDERR = 2
-
-
-class Order(TypedDict):
-    """What a process trains, under ``order`` in Tune's configuration of a trial.
-
-    ``trials`` are as JSON; ``recorded`` are the keys of those that have a record, such as some members of an ensemble.
-    ``folder`` and ``data`` are the study's folder and the folder of datasets; ``share`` is a trial's part of a GPU.
-    ``pause`` and the limits are in seconds; see :class:`~topk_platform.specs.Study` for the limits.
-    """
-
-    trials: list[str]
-    recorded: list[str]
-    pause: float
-    folder: str
-    data: str
-    checkpoint_seconds: float
-    time_limit: float
-    start_limit: float
-    report_seconds: float
-    share: float
-    measures: Mapping[str, str]
-
-
-class Report(TypedDict, total=False):
-    """What a process reports to the driver alone, in its messages to Tune beside ``done`` and the epoch's metrics.
-
-    While a trial trains, ``kept`` is the step of its last checkpoint, and ``patience`` the seconds after which the
-    process ends itself if it is silent. At the end there are its ``records``, as JSON, or why it was ``refused``, or a
-    ``fault`` by the name of its class, and ``why``.
-    """
-
-    kept: int
-    patience: float
-    records: Sequence[str]
-    refused: str
-    fault: str
-    why: str
 
 
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types

@@ -7,7 +7,7 @@ import math
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,21 +21,19 @@ from ray.tune.stopper import Stopper
 from topk_platform.data import data_folder
 from topk_platform.errors import ChangedError
 from topk_platform.own_measures import of_scores
-from topk_platform.protocol import StudyProgress
 from topk_platform.running import dispatcher as dispatching
 from topk_platform.running.cluster.capacity import trial_resources
 from topk_platform.running.cluster.driver_process import in_variables, scratch_folder
-from topk_platform.running.cluster.lifeline import Cluster, LostRayError
+from topk_platform.running.cluster.lifeline import LostRayError
 from topk_platform.running.cluster.ray_internals import reason_in, without_keys
 from topk_platform.running.dispatcher import Dispatcher
-from topk_platform.running.limits import Limits
+from topk_platform.running.messages import Order
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Outcome
-from topk_platform.running.trainable import Order, TrialTrainable
-from topk_platform.running.watching import Event
-from topk_platform.specs import Study, TrialRecord
+from topk_platform.running.trainable import TrialTrainable
+from topk_platform.specs import Study
 
-__all__ = ["Ending", "RecordCallback", "StudySearcher", "tune_trials"]
+__all__ = ["Ending", "RecordCallback", "StudySearcher", "order_for", "tune_trials"]
 
 _REPORT_SECONDS = 0.25  # between two epochs of a trial that are reported
 _MESSAGES_A_SECOND = 50  # of all trials together; each takes the driver a millisecond or two
@@ -44,39 +42,16 @@ _LONGEST_NAME = 100  # of an arm, in the name of a folder and in a column of a t
 _TUNES = {"TUNE_GLOBAL_CHECKPOINT_S": "86400", "TUNE_FORCE_TRIAL_CLEANUP_S": "10"}
 
 
-def tune_trials(
-    study: Study,
-    progress: StudyProgress,
-    keep: Callable[[TrialRecord], None],
-    notify: Callable[[Event], None],
-    cluster: Cluster,
-    limits: Limits,
-    folder: str,
-    options: RunOptions,
-    callbacks: Sequence[Any] = (),
-) -> Outcome:
-    """Run the remaining trials and return what they left: open trials, lost networks, or a lost Ray.
-
-    The run ends early after an interrupt, or if Ray is gone.
+def order_for(study: Study, folder: str, options: RunOptions, slots: int) -> Order:
+    """Return the settings that every process of a run gets, without trials.
 
     Args:
-        study: The study, which says what resources a trial needs.
-        progress: The study's state, brought up to date as trials end.
-        keep: Called with every record, to hand it to the ledger.
-        notify: Called with every event; for a record, after ``keep``.
-        cluster: The connected cluster.
-        limits: The limits of the run.
+        study: The study.
         folder: The URI of the study's folder.
         options: The options of the run.
-        callbacks: More callbacks of Tune.
-
-    Raises:
-        ChangedError: if a worker's code or data differ from those that the study was checked with; ended trials are
-            kept.
-        Exception: the error that ``keep`` or ``notify`` raised, once the running trials have been cut off.
+        slots: How many trials may run at once.
     """
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-    order: Order = {
+    return {
         "trials": [],
         "recorded": [],
         "pause": 0.0,
@@ -85,15 +60,37 @@ def tune_trials(
         "checkpoint_seconds": options.checkpoints,
         "time_limit": math.inf if study.time_limit is None else 3600 * study.time_limit,
         "start_limit": 3600 * study.start_limit,
-        "report_seconds": max(_REPORT_SECONDS, cluster.slots / _MESSAGES_A_SECOND),
+        "report_seconds": max(_REPORT_SECONDS, slots / _MESSAGES_A_SECOND),
         "share": study.gpus,
         "measures": of_scores(study.measures),
     }
-    dispatcher = Dispatcher(progress, keep, notify, order, limits, cluster.line)
+
+
+def tune_trials(
+    study: Study, dispatcher: Dispatcher, options: RunOptions, slots: int, callbacks: Sequence[Any] = ()
+) -> Outcome:
+    """Run the remaining trials and return what they left, and why the run ended.
+
+    The run ends early after an interrupt, or if Ray is gone.
+
+    Args:
+        study: The study, which says what resources a trial needs.
+        dispatcher: Hands out the trials and takes in what becomes of them.
+        options: The options of the run.
+        slots: How many trials may run at once.
+        callbacks: More callbacks of Tune.
+
+    Raises:
+        ChangedError: if a worker's code or data differ from those that the study was checked with; ended trials are
+            kept.
+        Exception: the error that the dispatcher's ``keep`` or ``notify`` raised, once the running trials have been cut
+            off.
+    """
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     try:
         with scratch_folder() as scratch, _own_interrupts(), without_keys(), in_variables(_TUNES):
             results = Path(options.tensorboard or scratch).expanduser().absolute()
-            _fit(_tuner(study, dispatcher, options, cluster.slots, callbacks, str(results)))
+            _fit(_tuner(study, dispatcher, options, slots, callbacks, str(results)))
     except LostRayError as error:
         dispatcher.outcome.lost = str(error)  # the next run continues the trials
     finally:
@@ -116,8 +113,9 @@ def _tuner(
     callbacks: Sequence[Any],
     folder: str,
 ) -> tune.Tuner:
+    trainable = tune.with_resources(TrialTrainable, tune.PlacementGroupFactory([trial_resources(study)]))
     return tune.Tuner(
-        tune.with_resources(TrialTrainable, tune.PlacementGroupFactory([trial_resources(study)])),
+        trainable,
         tune_config=tune.TuneConfig(
             search_alg=StudySearcher(dispatcher),
             num_samples=-1,

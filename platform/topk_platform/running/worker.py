@@ -16,7 +16,7 @@ from topk_platform.errors import ChangedError, FaultError, MissingDataError
 from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import cap_memory, outside_fault
-from topk_platform.running.trainable import Order
+from topk_platform.running.messages import Order
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
 from topk_platform.training import Heartbeat, Training, environment, run_trials
 from topk_platform.training.faults import is_usable, stored

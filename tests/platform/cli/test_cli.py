@@ -17,10 +17,10 @@ from labs import Lab, answers, until
 from made_records import keep_made_up
 
 from topk_platform import Study
-from topk_platform.protocol import StudyProgress
 from topk_platform.records.run_notes import OpenTrial
 from topk_platform.records.storage.checked_json import Mark, with_checksum
 from topk_platform.records.storage.store import Store
+from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.summary import Outcome
 from topk_platform.specs import Status, Trial, TrialRecord
 
@@ -153,9 +153,9 @@ def test_a_study_without_a_result_does_not_end_well(
 def test_what_faults_leave_is_reported_line_by_line_and_has_an_exit_code_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def leave(study: Study, progress: StudyProgress, *_: object) -> Outcome:
-        (trial,) = progress.next_trials()
-        progress.leave(trial)
+    def leave(study: Study, dispatcher: Dispatcher, *_: object) -> Outcome:
+        (trial,) = dispatcher.progress.next_trials()
+        dispatcher.progress.leave(trial)
         open_ = OpenTrial(trial.key, trial.arm.name, "process lost: the node died", "buy another")
         return Outcome([open_], {"abc": "OSError: No space left on device"})
 

@@ -160,7 +160,7 @@ def test_a_trial_that_stays_open_has_started() -> None:
     driver.dispatcher.give_up("a", len(PAUSES) + 1, "the node died")
     assert len(driver.dispatcher.outcome.open) == 1
     assert driver.dispatcher.next_config("other") is None and driver.dispatcher.done
-    driver.dispatcher.outcome.note_end(driver.progress, driver.limits)
+    driver.dispatcher.close()
     assert driver.dispatcher.outcome.partial == "max_trials 1"
 
 

@@ -113,7 +113,7 @@ def test_a_second_signal_ends_the_wait_for_mlflow_and_loses_nothing(
     monkeypatch.setattr("topk_platform.running.loop.on_cluster", lambda *_: nullcontext(Cluster()))
     monkeypatch.setattr(writing, "Experiment", Slow)
     # As after a first signal: trials are left, and no limit is used up.
-    monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Outcome())
+    monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Outcome(interrupted=True))
     said = list[str]()
     with pytest.raises(KeyboardInterrupt):
         run(a_study(seeds=3), store=tmp_path, progress=False, mixed=True, waiting=said.append)

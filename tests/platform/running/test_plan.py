@@ -11,6 +11,7 @@ from rich.console import Console
 import topk_studies
 from topk_platform import Arm, Float, LongTail, Loss, Model, Protocol, Recipe, Regime, Study, grid
 from topk_platform.cli.planning import _plan_data, _print_plan
+from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress
 from topk_platform.running.plan import plan
 from topk_platform.running.preflight import timing
@@ -79,6 +80,8 @@ def test_a_large_study_is_planned_without_its_data_and_gpu(
 
 
 def test_a_smaller_part_of_the_images_takes_less_time() -> None:
-    arms = {arm.regime.name: arm for arm in topk_studies.search_cifar100_fraction().arms}
-    seconds = recorded_seconds(arms)
+    study = topk_studies.search_cifar100_fraction()
+    arms = [ArmProgress(study, arm, Identity()) for arm in study.arms]
+    recorded = recorded_seconds(arms)
+    seconds = {arm.arm.regime.name: recorded[arm.arm_id] for arm in arms}
     assert seconds["images-50"] / seconds["images-10"] == pytest.approx(5, rel=0.02)

@@ -16,9 +16,8 @@ from topk_platform.errors import ChangedError
 from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.running import tuner as tuning
-from topk_platform.running.cluster.lifeline import Cluster, LostRayError
+from topk_platform.running.cluster.lifeline import LostRayError
 from topk_platform.running.dispatcher import Dispatcher
-from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Outcome
 from topk_platform.specs import Trial, TrialRecord
@@ -52,8 +51,8 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         study = Study("s", [arm], topk=(1, 3), seeds=1, time_limit=1.5, start_limit=0.25)
         progress = StudyProgress([ArmProgress(study, arm, Identity("c", "f"))])
         nothing = keep or (lambda _record: None), notify or (lambda _event: None)
-        where = Cluster(1), Limits(), str(tmp_path), RunOptions()
-        return tuning.tune_trials(study, progress, *nothing, *where), progress
+        order = tuning.order_for(study, str(tmp_path), RunOptions(), 1)
+        return tuning.tune_trials(study, Dispatcher(progress, *nothing, order), RunOptions(), 1), progress
 
     return run
 

@@ -183,7 +183,7 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
     sink.return_value.put_files = lambda *given: handed.append(given)
     sink.return_value.close.return_value = ""
 
-    def made(store: str, study: Study) -> dict[str, bytes]:
+    def made(study: Study, store: str) -> dict[str, bytes]:
         return {arm.regime.name: store.encode() for arm in study.arms}
 
     monkeypatch.setattr("topk_platform.running.loop.mlflow_of", lambda *_: "http://none")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from topk_platform.specs import Arm, Model, PerClass, Regime, TrainFraction
+from topk_platform.protocol import ArmProgress
+from topk_platform.specs import Model, PerClass, Regime, TrainFraction
 
 __all__ = ["GPU", "recorded_seconds", "training_images"]
 
@@ -61,20 +62,24 @@ def training_images(regime: Regime) -> int | None:
     return images
 
 
-def recorded_seconds(arms: Mapping[str, Arm]) -> dict[str, float]:
+def recorded_seconds(arms: Sequence[ArmProgress]) -> dict[str, float]:
     """Return about how many seconds a trial of each arm takes on one :data:`GPU`; arms without a speed are left out.
 
     Args:
-        arms: The arms by their identities.
+        arms: The arms.
+
+    Returns:
+        The seconds, by arm ID.
 
     Example:
         >>> from topk_studies import berrada2018_noise
-        >>> (arm, *_) = berrada2018_noise().arms
-        >>> round(recorded_seconds({"a": arm})["a"] / 3600, 2)  # 300 epochs of 704 steps
-        1.76
+        >>> study = berrada2018_noise()
+        >>> seconds = recorded_seconds([ArmProgress(study, study.arms[0], Identity())])
+        >>> [round(each / 3600, 2) for each in seconds.values()]  # 300 epochs of 704 steps
+        [1.76]
     """
     known = {}
-    for arm_id, arm in arms.items():
+    for arm_id, arm in ((state.arm_id, state.arm) for state in arms):
         images = training_images(arm.regime)
         for speed in _SPEEDS:
             if images is not None and replace(speed.model, label=arm.model.label) == arm.model:
