@@ -207,9 +207,8 @@ def test_results_of_another_version_are_red_until_they_are_stored(
     only = ["--device", "cpu", "--only", "clean/ldam", "noise/focal"]
     assert regression.main(only) == 1
     present = versions.VERSIONS["loss focal"]
-    assert (
-        f"loss focal: version {present - 1}, now {present}: not stored, 1 trials" in capsys.readouterr().out
-    )
+    line = f"loss focal: version {present - 1}, now {present}: not stored, 1 trials"
+    assert line in capsys.readouterr().out
     assert regression.main(["--renew", *only]) == 0
     assert file.read_text() == f"{ROWS}clean/ldam,train_loss.1,1.5,0\nnoise/focal,train_loss.1,2.5,0\n"
     assert regression.main(only) == 0

@@ -47,9 +47,8 @@ def table() -> dict[str, list[str]]:
 def test_the_table_has_every_loss_and_each_its_page() -> None:
     assert sorted(table()) == MODULES
     pages = {re.findall(r"\((\w+)\.md\)", cell[0])[0] for cell in table().values()}
-    assert (
-        pages == set(LOSSES) - {"balanced_softmax"} == {page.stem for page in FOLDER.glob("*.md")} - {"index"}
-    )
+    files = {page.stem for page in FOLDER.glob("*.md")} - {"index"}
+    assert pages == set(LOSSES) - {"balanced_softmax"} == files
 
 
 def test_a_loss_is_called_in_tables_what_its_page_calls_it() -> None:
@@ -100,9 +99,8 @@ def subsets(scores: Tensor, y: int, tau: float, size: int) -> tuple[Tensor, Tens
     """σ of the other classes, and the probability of each class to be in a subset of them."""
     e = torch.exp(scores / (K * tau))
     others = [j for j in range(len(scores)) if j != y]
-    chosen = (
-        list(torch.combinations(torch.tensor(others), size)) if size else [torch.tensor([], dtype=torch.long)]
-    )
+    none = [torch.tensor([], dtype=torch.long)]
+    chosen = list(torch.combinations(torch.tensor(others), size)) if size else none
     weights = torch.stack([e[subset].prod() for subset in chosen])
     held = torch.stack([sum((onehot(scores, int(j)) for j in s), torch.zeros_like(scores)) for s in chosen])
     return weights.sum(), (weights[:, None] * held).sum(0) / weights.sum()

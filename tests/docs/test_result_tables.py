@@ -76,9 +76,8 @@ def test_a_row_each_study_is_student_s_interval_of_their_means() -> None:
     result = result_tables.over_studies(cells)
     interval = stats.ttest_1samp(means, 0).confidence_interval(0.95)
     assert result is not None and (result.rows, result.ahead) == (6, 6)
-    assert (result.mean - result.half_width, result.mean + result.half_width) == pytest.approx(
-        tuple(interval)
-    )
+    ours = (result.mean - result.half_width, result.mean + result.half_width)
+    assert ours == pytest.approx(tuple(interval))
     assert result_tables.over_studies(dict(list(cells.items())[:2])) is None
 
 

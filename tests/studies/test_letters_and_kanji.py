@@ -58,6 +58,5 @@ def test_every_number_of_classes_takes_as_many_steps_on_as_many_images_of_a_clas
     sizes = {(int(arm.regime.options["classes"]), arm.recipe.batch_size) for arm in kanji_classes().arms}  # type: ignore[arg-type]
     steps = {(classes, math.ceil(5 * classes / batch)) for classes, batch in sizes}
     assert steps == {(62, 20), (1006, 20), (2965, 20)}
-    assert {(arm.regime.conditions[0], arm.recipe.epochs) for arm in kanji_classes().arms} == {
-        (PerClass(5), 20)
-    }
+    same = {(arm.regime.conditions[0], arm.recipe.epochs) for arm in kanji_classes().arms}
+    assert same == {(PerClass(5), 20)}

@@ -184,10 +184,8 @@ def test_without_temperature_steps_are_those_of_the_limit(name: str) -> None:
     start = torch.randn(9, 6, generator=generator, dtype=torch.float64)
 
     def limit(scores: torch.Tensor) -> torch.Tensor:
-        others = scores.scatter(1, labels[:, None], -torch.inf)
-        return (
-            (1 + (others.topk(5).values[:, -1] - scores.gather(1, labels[:, None])[:, 0]) / 5).relu().mean()
-        )
+        fifth = scores.scatter(1, labels[:, None], -torch.inf).topk(5).values[:, -1]
+        return (1 + (fifth - scores.gather(1, labels[:, None])[:, 0]) / 5).relu().mean()
 
     def steps(loss: object, recipe: Recipe) -> torch.Tensor:
         weight = start.clone().requires_grad_()

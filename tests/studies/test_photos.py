@@ -41,10 +41,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", sorted(name for name in STUDIES if name.startswith("photos_")))
 def test_without_its_images_a_study_names_what_to_get(name: str, tmp_path: Path) -> None:
-    with (
-        data_at(tmp_path),
-        pytest.raises(MissingDataError, match=r"cifar100 is not on disk: .*cifar-100-python"),
-    ):
+    missing = r"cifar100 is not on disk: .*cifar-100-python"
+    with data_at(tmp_path), pytest.raises(MissingDataError, match=missing):
         check_study(STUDIES[name]())
 
 

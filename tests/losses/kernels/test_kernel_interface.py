@@ -171,9 +171,8 @@ def test_what_is_left_to_torch(batch, device, monkeypatch):
     assert refusal(many, target[:1]) == f"there are more than {triton.MOST_CLASSES} classes"
     assert refusal(scores.to("meta"), target.to("meta"))
     with FakeTensorMode() as mode:
-        assert (
-            refusal(mode.from_tensor(scores), mode.from_tensor(target)) == "the scores are not a plain tensor"
-        )
+        fake = mode.from_tensor(scores), mode.from_tensor(target)
+        assert refusal(*fake) == "the scores are not a plain tensor"
     monkeypatch.setattr(triton, "is_there", lambda: False)
     assert refusal(scores, target) == "Triton is not installed"
 

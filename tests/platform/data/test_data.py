@@ -71,9 +71,8 @@ def test_label_noise_has_the_stated_distribution() -> None:
     """Of labels replaced with probability p by one of five, 1 - 4p/5 stay; the others are equally likely."""
     n, p = 200_000, 0.4
     labels = torch.full((n,), 7)
-    counts = torch.bincount(
-        noisy_labels(labels, torch.tensor([0] * 5 + [1] * 5), p, generator(3)), minlength=10
-    )
+    noisy = noisy_labels(labels, torch.tensor([0] * 5 + [1] * 5), p, generator(3))
+    counts = torch.bincount(noisy, minlength=10)
     expected = torch.tensor([0.0] * 5 + [p / 5] * 5)
     expected[7] = 1 - 4 * p / 5
     assert counts[:5].sum() == 0

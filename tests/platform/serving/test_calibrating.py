@@ -68,9 +68,8 @@ def test_an_export_is_calibrated_from_the_command_line_and_keeps_it(
     for row in rows:
         np.save(tmp_path / "mine" / str(int(labels[row])) / f"{row:03}.npy", inputs[row].numpy())
     code, out, err = topk("predict", str(tmp_path / "out"), str(tmp_path / "mine"), "--calibrate")
-    assert (code, err) == (0, "") and out.startswith(
-        f"calibrated on {len(rows)} inputs, all classes together"
-    )
+    assert (code, err) == (0, "")
+    assert out.startswith(f"calibrated on {len(rows)} inputs, all classes together")
     model = load_model(tmp_path / "out")
     assert model.calibration is not None and model.calibration.tuned == len(rows) // 4
     card = (tmp_path / "out" / "README.md").read_text()

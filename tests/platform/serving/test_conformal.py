@@ -63,9 +63,8 @@ def slow_sets(
     scores: np.ndarray, calibration: SetCalibration, coverage: float, method: str
 ) -> list[list[bool]]:
     """All classes whose score is at most the threshold, one by one."""
-    threshold = sorted(calibration.nonconformity[method])[
-        math.ceil(round((calibration.samples + 1) * coverage, 6)) - 1
-    ]
+    rank = math.ceil(round((calibration.samples + 1) * coverage, 6))
+    threshold = sorted(calibration.nonconformity[method])[rank - 1]
     result = []
     for row in scores / calibration.temperature:
         p = np.exp(row - row.max()) / np.exp(row - row.max()).sum()

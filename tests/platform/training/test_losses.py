@@ -119,10 +119,8 @@ def test_a_schedule_is_part_of_what_is_recorded() -> None:
     assert Trial.from_json(trial.to_json()) == trial
     constant = dataclasses.replace(trial, values={"shape": "constant"})
     assert constant.setting.own == {"tau": Schedule("constant", 1.0)}
-    assert (
-        len({trial.key, constant.key, dataclasses.replace(trial, values={"shape": "linear", "end": 0.2}).key})
-        == 3
-    )
+    other = dataclasses.replace(trial, values={"shape": "linear", "end": 0.2})
+    assert len({trial.key, constant.key, other.key}) == 3
 
 
 class Learnt(nn.Module):

@@ -68,11 +68,8 @@ def test_a_table_may_have_splits_and_groups(photos: Path) -> None:
     (photos.parent / "labels.csv").write_text("\n".join(["name,category,set,patient", *lines]))
     data = image_folder("mine", 8, labels="../labels.csv", called="patients")
     assert [len(split) for split in data.splits.values()] == [17, 9, 9]
-    assert (
-        data.groups == "patients"
-        and data.test.groups is not None
-        and data.test.groups.unique().tolist() == [3]
-    )
+    assert data.groups == "patients" and data.test.groups is not None
+    assert data.test.groups.unique().tolist() == [3]
     assert data.notes == ("files not read: 1 .png",)
     assert image_folder("mine", 8, labels="../labels.csv", groups="{group}.png").train.groups is not None
 
