@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -151,6 +152,16 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+def search(loss: str, values: Sequence[dict[str, float]], **shared: Any) -> list[Trial]:
+    """The first trials of a search, with these values."""
+    of = {"phase": "search", "seed": 0, **shared}
+    return [a_trial(loss, number=number, values=given, **of) for number, given in enumerate(values)]
+
+
+def rates(*given: float) -> list[dict[str, float]]:
+    return [{"learning_rate": rate} for rate in given]
+
+
 def both(trials: list[Trial]) -> list[tuple[TrialRecord, TrialRecord]]:
     together = finish(run_trials(trials))
     alone = [trained(trial) for trial in trials]
@@ -187,10 +198,7 @@ def test_members_may_differ_in_every_value_but_the_batch_size() -> None:
         {"tau": 0.1 * 3**n, "learning_rate": 0.02 * 2**n, "momentum": 0.3 * n, "weight_decay": 1e-4 * n}
         for n in range(4)
     ]
-    trials = [
-        a_trial("smooth_topk_svm", phase="search", seed=0, number=n, values=values[n]) for n in range(4)
-    ]
-    for member, alone in zip(finish(run_trials(trials)), (trained(t) for t in trials), strict=True):
+    for member, alone in both(search("smooth_topk_svm", values)):
         assert member.epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-4)
 
 
@@ -208,10 +216,7 @@ ONE_CALL: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("loss", ONE_CALL)
 def test_one_call_for_unlike_losses_has_each_members_value_and_gradient(loss: str) -> None:
     """In float32, s / t is rounded by a relative 2^-24, so an exponent of the loss by |s| / t of it, on either side."""
-    trials = [
-        a_trial(loss, phase="search", seed=0, number=number, values=values)
-        for number, values in enumerate(ONE_CALL[loss])
-    ]
+    trials = search(loss, ONE_CALL[loss])
     ensemble = Ensemble.prepare(trials)
     assert ensemble.together is not None and ensemble.together.scale is not None
     scores = torch.randn((4, 33, 10), generator=torch.Generator().manual_seed(1)).mul_(5).requires_grad_()
@@ -220,9 +225,8 @@ def test_one_call_for_unlike_losses_has_each_members_value_and_gradient(loss: st
     (gradients,) = torch.autograd.grad(ours.sum(), scores)
     for member, (trial, values) in enumerate(zip(trials, ONE_CALL[loss], strict=True)):
         own = scores.detach()[member].double().requires_grad_()
-        expected = build_loss(trial.arm.loss, values, 3, ensemble.datasets[0].class_counts)(
-            own, target[member]
-        )
+        alone = build_loss(trial.arm.loss, values, 3, ensemble.datasets[0].class_counts)
+        expected = alone(own, target[member])
         (gradient,) = torch.autograd.grad(expected, own)
         scale = float(next(iter(values.values())))
         largest = float(own.detach().abs().max())
@@ -261,29 +265,17 @@ def test_one_update_with_columns_is_each_members_own(optimizer: str) -> None:
 
 
 def test_members_of_one_loss_take_one_call_whatever_their_rates() -> None:
-    trials = [
-        a_trial("topk_transition", phase="search", seed=0, number=n, values={"learning_rate": 0.1 / 2**n})
-        for n in range(3)
-    ]
-    together = Ensemble.prepare(trials).together
+    together = Ensemble.prepare(search("topk_transition", rates(0.1, 0.05, 0.025))).together
     assert together is not None and together.scale is None
-    unlike = [
-        a_trial("noised_topk_hinge", phase="search", seed=0, number=n, values={"epsilon": 0.1 * 2**n})
-        for n in range(3)
-    ]
+    unlike = search("noised_topk_hinge", [{"epsilon": epsilon} for epsilon in (0.1, 0.2, 0.4)])
     assert Ensemble.prepare(unlike).together is None
 
 
 def test_a_member_that_diverges_or_is_pruned_leaves_the_others_alone() -> None:
-    rates = (0.1, 1e30, 0.1)
-    stops = ((), (), ((1, 1.1),))
-    trials = [
-        a_trial(phase="search", seed=0, number=n, values={"learning_rate": rates[n]}, stop_below=stops[n])
-        for n in range(3)
-    ]
-    records = finish(run_trials(trials))
+    *others, last = search("cross_entropy", rates(0.1, 1e30, 0.1))
+    records = finish(run_trials([*others, dataclasses.replace(last, stop_below=((1, 1.1),))]))
     assert [record.status for record in records] == ["completed", "diverged", "pruned"]
-    (alone,) = finish(run_trials(trials[:1]))
+    alone = trained(others[0])
     assert records[0].epochs[-1].train_loss == pytest.approx(alone.epochs[-1].train_loss, rel=1e-5)
     assert [len(record.epochs) for record in records] == [3, 0, 1]
 

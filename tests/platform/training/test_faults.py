@@ -194,12 +194,8 @@ def test_a_stopped_member_keeps_a_reason_when_the_ensemble_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One member stops at once, for nothing gets better than by a learning rate of 0; another's code then raises."""
-    recipe = Recipe(6, keep=("top1",), patience=1)
-    rates = (1e-12, 0.1)
-    trials = [
-        a_trial(phase="search", seed=0, number=n, values={"learning_rate": rates[n]}, recipe=recipe)
-        for n in range(2)
-    ]
+    shared = {"phase": "search", "seed": 0, "recipe": Recipe(6, keep=("top1",), patience=1)}
+    trials = [a_trial(number=n, values={"learning_rate": r}, **shared) for n, r in enumerate((1e-12, 0.1))]
     ended = run._end_epoch
 
     def failing(of: group.Group, learner: Any, trained: Tensor) -> None:
