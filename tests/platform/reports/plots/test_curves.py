@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from made_studies import small_study
 
-from topk_platform import Arm, Loss, Model, Recipe, Regime, Study
+from topk_platform import Recipe, Study
 from topk_platform.reports.plots import plot
 from topk_platform.reports.plots.plot_data import INK, looks
 from topk_platform.testing import fake_run
@@ -15,11 +17,8 @@ from topk_platform.testing import fake_run
 
 def test_every_arm_is_drawn_at_its_own_epochs(tmp_path: Path) -> None:
     every = {"cross_entropy": 1, "ldam": 3}
-    arms = [
-        Arm(Regime("r", "digits"), Model("mlp"), Loss(loss), 3, Recipe(epochs=6, evaluate_every=n))
-        for loss, n in every.items()
-    ]
-    study = Study("s", arms, topk=(1, 3), seeds=3)
+    studies = (small_study(loss, recipe=Recipe(6, evaluate_every=n)) for loss, n in every.items())
+    study = Study("s", [*chain.from_iterable(study.arms for study in studies)], topk=(1, 3), seeds=3)
     fake_run(study, tmp_path, lambda trial: 0.5 + 0.01 * trial.seed)
     (ax,) = plot(study, "training", store=tmp_path).axes
     drawn = {line.get_label(): [int(x) for x in line.get_xdata()] for line in ax.lines}

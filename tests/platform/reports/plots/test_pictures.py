@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from in_process import offer
 from made_studies import small_study
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -92,10 +93,7 @@ def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_there_are_no_images_of_what_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dataset: str, message: str
 ) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "own_numbers.py").write_text(
-        f"import runpy\nnumbers = runpy.run_path({__file__!r})['numbers']\n"
-    )
+    offer(monkeypatch, "own_numbers", numbers=numbers)
     study = a_study(dataset)
     fake_run(study, tmp_path / "runs", lambda _: 0.5)
     with pytest.raises(NothingToPlotError, match=message):
@@ -122,11 +120,8 @@ def means() -> torch.nn.Module:
 
 
 def test_of_features_their_images_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
+    offer(monkeypatch, "own_photos", photos=photos, means=means)
     monkeypatch.setenv("TOPK_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "own_photos.py").write_text(
-        f"import runpy\nown = runpy.run_path({__file__!r})\nphotos, means = own['photos'], own['means']\n"
-    )
     options = {"of": "own_photos:photos", "backbone": "own_photos:means", "pixels": 6}
     regime = Regime("r", "image_features", options=options)
     study = small_study(regimes=[regime], models=["linear"], k=2, recipe=Recipe(2), seeds=1)
