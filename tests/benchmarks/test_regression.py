@@ -36,13 +36,10 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
         file.write_text(ROWS + "".join(f"{name},train_loss.1,{value},0\n" for name, value in values.items()))
         monkeypatch.setattr(regression, "STORED", file)
         monkeypatch.setattr(regression, "STORED_VERSIONS", tmp_path / "versions.csv")
-        lines = (
-            f'{name},"{versions.version_of(arms.get(name, arms["clean/focal"]))}"\n'.replace(
-                f"focal {present}", f"focal {present - behind}"
-            )
-            for name in values
-        )
-        (tmp_path / "versions.csv").write_text("trial,versions\n" + "".join(lines))
+        of = {name: versions.version_of(arms.get(name, arms["clean/focal"])) for name in values}
+        lines = "".join(f'{name},"{version}"\n' for name, version in of.items())
+        lines = lines.replace(f"focal {present}", f"focal {present - behind}")
+        (tmp_path / "versions.csv").write_text("trial,versions\n" + lines)
 
         def measured(names: Any, *_: Any, **__: Any) -> dict[str, dict[str, float]]:
             return {name: {"train_loss.1": now[name]} for name in names if name in now}
@@ -176,11 +173,8 @@ def test_a_planted_fault_is_caught_and_its_component_is_named(
     """Among some trials with losses in plain torch; if slow, among all on digits and on a ring."""
     if change is not None:
         change(monkeypatch)
-    chosen = [
-        case
-        for case in regression.cases()
-        if (case.arm.regime.dataset in ("digits", "ring") and not case.noised if every else case.name in SOME)
-    ]
+    drawn = [c for c in regression.cases() if c.arm.regime.dataset in ("digits", "ring") and not c.noised]
+    chosen = drawn if every else [case for case in regression.cases() if case.name in SOME]
     result = {case.name: regression.measure(case, "torch") for case in chosen}
     kept = {name: trial for name, trial in regression._read().items() if name in result}
     red = regression.compare(kept, result, "cpu")

@@ -305,11 +305,8 @@ def test_offsets_orders_and_masked_classes_change_nothing(name, problem, offset,
     order = torch.randperm(scores.shape[1], generator=torch.Generator().manual_seed(seed))
     masked = torch.cat([scores, torch.full_like(scores[:, :2], -torch.inf)], 1)
     losses = LOSSES[name](scores, target, k)
-    for same, labels in (
-        (scores + offset, target),
-        (scores[:, order], order.argsort()[target]),
-        (masked, target),
-    ):
+    permuted = scores[:, order], order.argsort()[target]
+    for same, labels in ((scores + offset, target), permuted, (masked, target)):
         torch.testing.assert_close(LOSSES[name](same, labels, k), losses, atol=1e-9, rtol=1e-9)
 
 

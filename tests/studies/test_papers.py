@@ -245,11 +245,8 @@ def test_a_search_begins_with_the_papers_settings(name: str, paper: str, regimes
 
 def papers_arms(paper: str, arm: Arm) -> list[Arm]:
     """The paper's arms of the same loss, K and regime."""
-    return [
-        theirs
-        for theirs in STUDIES[paper]().arms
-        if (theirs.regime, theirs.loss.name, theirs.k) == (arm.regime, arm.loss.name, arm.k)
-    ]
+    wanted = arm.regime, arm.loss.name, arm.k
+    return [other for other in STUDIES[paper]().arms if (other.regime, other.loss.name, other.k) == wanted]
 
 
 def test_each_search_has_its_row_on_the_page() -> None:

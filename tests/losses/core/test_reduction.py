@@ -26,13 +26,8 @@ def test_empty_batch():
 def test_empty_batch_has_an_empty_gradient(backend, classes):
     """As a worker has that got no sample; each rule has a backward pass of its own."""
     scores, target = torch.zeros(0, classes, requires_grad=True), torch.zeros(0, dtype=torch.int64)
-    for loss in (
-        tf.smooth_topk_hinge,
-        tf.smooth_topk_svm,
-        tf.soft_topk_loss,
-        tf.topk_entropy,
-        tf.topk_transition,
-    ):
+    rules = tf.smooth_topk_hinge, tf.smooth_topk_svm, tf.soft_topk_loss, tf.topk_entropy, tf.topk_transition
+    for loss in rules:
         with use_backend(backend):
             (slope,) = torch.autograd.grad(loss(scores, target, 2, reduction="sum"), scores)
         assert slope.shape == scores.shape

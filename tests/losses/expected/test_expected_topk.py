@@ -214,13 +214,8 @@ def test_pieces_of_a_large_batch_are_the_rows(sample, monkeypatch):
 
 def test_special_scores_have_their_stated_results():
     inf, nan = torch.inf, torch.nan
-    scores = torch.tensor(
-        [
-            *([1.0, -inf, 2.0], [-inf, 0.0, -inf], [nan, 0.0, 1.0], [inf, 0.0, 1.0]),
-            *([0.0, 0.0, 0.0], [-inf, -inf, -inf]),
-        ],
-        requires_grad=True,
-    )
+    odd = [1.0, -inf, 2.0], [-inf, 0.0, -inf], [nan, 0.0, 1.0], [inf, 0.0, 1.0]
+    scores = torch.tensor([*odd, [0.0, 0.0, 0.0], [-inf, -inf, -inf]], requires_grad=True)
     for epsilon in (0.0, 0.5):
         value = expected_topk(scores, 2, epsilon)
         torch.testing.assert_close(value[0], expected_topk(torch.tensor([1.0, 2.0]), 2, epsilon))

@@ -37,12 +37,11 @@ def composed(scores, target, k, margin=1.0, **noise):
 def test_hinge_and_gradient_are_those_of_the_operator(samples, classes, dtype):
     scores, target = batch(200, classes, dtype=dtype)
     weights, drawn = torch.arange(200) / 200, {"samples": samples, "epsilon": 0.3}
-    ours, theirs = (
-        with_gradient(
-            lambda s, loss=loss: weights * loss(s, target, 4, generator=generator(), **drawn), scores
-        )
-        for loss in (partial(noised_topk_hinge, reduction="none"), composed)
-    )
+
+    def evaluate(loss):
+        return with_gradient(lambda s: weights * loss(s, target, 4, generator=generator(), **drawn), scores)
+
+    ours, theirs = evaluate(partial(noised_topk_hinge, reduction="none")), evaluate(composed)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     assert ours[1].sum(1).abs().max() < 1e-6
 

@@ -76,13 +76,8 @@ def test_gradient_is_unbiased_where_the_hinge_is_active(kind):
 def test_noise_has_the_layout_of_the_scores(sample):
     scores, target = sample(12, 6)
     noise = torch.randn(3, 12, 6, dtype=torch.float64)
-    losses = functional.noised_topk_hinge(
-        scores.reshape(3, 4, 6).movedim(-1, 1),
-        target.reshape(3, 4),
-        2,
-        noise=noise.reshape(3, 3, 4, 6).movedim(-1, 2),
-        reduction="none",
-    )
+    given, drawn = scores.reshape(3, 4, 6).movedim(-1, 1), noise.reshape(3, 3, 4, 6).movedim(-1, 2)
+    losses = functional.noised_topk_hinge(given, target.reshape(3, 4), 2, noise=drawn, reduction="none")
     flat = functional.noised_topk_hinge(scores, target, 2, noise=noise, reduction="none")
     torch.testing.assert_close(losses, flat.reshape(3, 4))
 

@@ -81,11 +81,8 @@ def test_an_export_is_calibrated_from_the_command_line_and_keeps_it(
     assert model.calibration == model.calibrated(files, [int(file.parent.name) for file in files]).calibration
     (tmp_path / "empty").mkdir()
     (tmp_path / "other" / "ten").mkdir(parents=True)
-    for name, why in (
-        ("empty", "--calibrate must be"),
-        ("gone", "--calibrate must be"),
-        ("other", "for 'ten'"),
-    ):
+    none = "--calibrate must be"
+    for name, why in (("empty", none), ("gone", none), ("other", "for 'ten'")):
         code, _, err = topk("predict", str(tmp_path / "out"), str(tmp_path / name), "--calibrate")
         assert code == 2 and why in err
     assert load_model(tmp_path / "out").calibration == model.calibration

@@ -167,11 +167,8 @@ def test_batches_come_with_their_labels() -> None:
     for _ in range(2):
         batches = list(session.batches)
         assert [len(labels) for _, labels in batches] == [5, 5, 5, 5, 4]
-        result = [
-            (image[None].numpy().tobytes(), int(label))
-            for pair in batches
-            for image, label in zip(*pair, strict=True)
-        ]
+        rows = [row for pair in batches for row in zip(*pair, strict=True)]
+        result = [(image[None].numpy().tobytes(), int(label)) for image, label in rows]
         assert dict(result) == of and len(result) == len(of)
 
 

@@ -207,12 +207,9 @@ def test_batches_are_the_same_by_any_number_of_threads(folder: Path, monkeypatch
     files = images(folder)
     order = torch.randperm(len(files), generator=torch.Generator().manual_seed(0))
     places = torch.rand((len(files), 2), generator=torch.Generator().manual_seed(1))
-    expected = torch.stack(
-        [
-            torch.from_numpy(crop(scaled(files.files.path(row), 16), 12, tuple(key)).copy()).permute(2, 0, 1)
-            for row, key in zip(order.tolist(), places.tolist(), strict=True)
-        ]
-    )
+    pairs = zip(order.tolist(), places.tolist(), strict=True)
+    crops = [crop(scaled(files.files.path(row), 16), 12, tuple(key)) for row, key in pairs]
+    expected = torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2)
     for threads in ("1", "3"):
         monkeypatch.setenv("TOPK_DECODERS", threads)
         got = list(files.stream(torch.split(order, 5), torch.split(places, 5)))

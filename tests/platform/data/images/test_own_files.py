@@ -60,11 +60,8 @@ def test_a_table_of_labels_is_as_good_as_folders(photos: Path, read: Read, text:
 
 def test_a_table_may_have_splits_and_groups(photos: Path) -> None:
     parts = ["Train", "train", "val", "testing"]
-    lines = [
-        f"{name}.png,{name[:3]},{parts[row % 4]},{'abcd'[row % 4]}"
-        for row, name in enumerate(NAMES)
-        if row != 5
-    ]
+    rows = [(name, row % 4) for row, name in enumerate(NAMES) if row != 5]
+    lines = [f"{name}.png,{name[:3]},{parts[part]},{'abcd'[part]}" for name, part in rows]
     (photos.parent / "labels.csv").write_text("\n".join(["name,category,set,patient", *lines]))
     data = image_folder("mine", 8, labels="../labels.csv", called="patients")
     assert [len(split) for split in data.splits.values()] == [17, 9, 9]
