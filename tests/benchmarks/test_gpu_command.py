@@ -73,10 +73,8 @@ def test_the_rehearsal_on_the_cpu(tmp_path: Path) -> None:
     """The study's arms learn, repeat and resume; the tests marked gpu can be collected."""
     report = tmp_path / "report.md"
     command = [sys.executable, SCRIPT, "--device", "cpu", "--report", report]
-    steps, environment = (
-        ["--only", "machine", "tests", "training"],
-        {**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-    )
+    steps = ["--only", "machine", "tests", "training"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     run = subprocess.run([*command, *steps], capture_output=True, text=True, env=environment)
     assert run.returncode == 0, run.stdout + report.read_text()
     assert "3 of 3 steps passed, none failed." in run.stdout

@@ -39,10 +39,8 @@ def test_every_file_of_the_repository_that_is_named_exists() -> None:
     for page in PAGES:
         if page.name != "faults.md":
             for name in re.findall(rf"`((?:{kinds})/[\w./-]+)", page.read_text()):
-                assert re.search("NAME|FAMILY", name) or any((root / name).exists() for root in roots), (
-                    page,
-                    name,
-                )
+                stands = re.search("NAME|FAMILY", name) or any((root / name).exists() for root in roots)
+                assert stands, (page, name)
 
 
 def exists(dotted: str) -> bool:

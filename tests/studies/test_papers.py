@@ -150,10 +150,8 @@ def test_garcin2022s_settings() -> None:
 def test_sawada2020s_settings() -> None:
     study = STUDIES["sawada2020_cifar100"]()
     assert described(study)["smooth_topk_svm"] == ("smooth_topk_svm", {"tau": 1.0}, 5)  # no row has a τ
-    assert {(arm.model.label, arm.model.name) for arm in study.arms} == {
-        ("resnet18", "resnet18_small"),
-        ("densenet121", "densenet121_small"),
-    }
+    networks = {arm.model.label: arm.model.name for arm in study.arms}
+    assert networks == {"resnet18": "resnet18_small", "densenet121": "densenet121_small"}
     for arm in study.arms:
         ours = SAWADA2020_CIFAR100_MIXUP if arm.regime.name == "mixup" else SAWADA2020_CIFAR100_CUTOUT
         assert arm.recipe == ours
@@ -232,10 +230,8 @@ def test_a_search_begins_with_the_papers_settings(name: str, paper: str, regimes
         for theirs in papers_arms(paper, arm):
             ours, fixed = arm.setting(arm.loss.first), theirs.setting({})
             assert {n: ours.own[n] for n in fixed.own} == fixed.own
-            assert (ours.recipe.learning_rate, ours.recipe.weight_decay) == (
-                fixed.recipe.learning_rate,
-                fixed.recipe.weight_decay,
-            )
+            for field in ("learning_rate", "weight_decay"):
+                assert getattr(ours.recipe, field) == getattr(fixed.recipe, field)
             for field in ("epochs", "batch_size"):
                 assert getattr(arm.recipe, field) == getattr(theirs.recipe, field)
             assert arm.model == theirs.model

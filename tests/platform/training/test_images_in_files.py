@@ -160,10 +160,8 @@ def test_batches_come_with_their_labels() -> None:
     session = Session.prepare(trial(recipe=recipe(augmentation=Augmentation(), batch_size=5)))
     split, normalise = session.dataset.train, session.normalisation
     assert normalise is not None
-    of = {
-        normalise(image[None]).numpy().tobytes(): int(label)
-        for image, label in zip(torch.cat(list(split.in_order(8))), split.labels, strict=True)
-    }
+    labelled = zip(torch.cat(list(split.in_order(8))), split.labels, strict=True)
+    of = {normalise(image[None]).numpy().tobytes(): int(label) for image, label in labelled}
     for _ in range(2):
         batches = list(session.batches)
         assert [len(labels) for _, labels in batches] == [5, 5, 5, 5, 4]

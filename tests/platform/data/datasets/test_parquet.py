@@ -131,10 +131,8 @@ def test_classes_are_matched_by_name_where_files_number_them_in_other_ways(tmp_p
     rows = {"train-0": (CLASSES, [0, 1, 2] * 4), "train-1": (("dog", "bird"), [0, 1] * 6)}
     rows["test"] = ("bird", "dog"), [0, 1] * 3
     for part, (names, labels) in rows.items():
-        columns = {
-            "image": structs(images[-6:] if part == "test" else images[: len(labels)]),
-            "label": labels,
-        }
+        chosen = images[-6:] if part == "test" else images[: len(labels)]
+        columns = {"image": structs(chosen), "label": labels}
         write_parquet(tmp_path / "birds" / f"{part}.parquet", columns, {"label": names})
     data = read(tmp_path)
     assert data.names == CLASSES
