@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from made_studies import small_study
+from made_records import make_record, make_study
 
 from topk_platform.records.networks import StoreKeeper
 from topk_platform.records.storage.store import Store
-from topk_platform.specs import Trial
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for root in ("platform", "losses", "studies") for path in (ROOT / root).rglob("*.py")]
@@ -70,8 +69,7 @@ class Trap:
 
 
 def test_a_checkpoint_that_somebody_else_wrote_runs_nothing(tmp_path: Path) -> None:
-    (arm,) = small_study().arms
-    trial = Trial("s", "a", arm, (3,), "search", 0, 0, 0, {}, dataset_fingerprint="f", code_version="c")
+    trial = make_record(make_study()).trial
     buffer = io.BytesIO()
     torch.save({"epoch": Trap(tmp_path / "run")}, buffer)
     pickle.loads(pickle.dumps(Trap(tmp_path / "armed")))  # noqa: S301 - the trap works

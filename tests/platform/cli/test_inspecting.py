@@ -14,17 +14,15 @@ from unittest.mock import MagicMock
 import pytest
 from in_process import topk
 from made_studies import small_study
+from trained_studies import train_study
 
 from topk_platform import versions
 from topk_platform.cli import inspecting
-from topk_platform.data import load
-from topk_platform.identity import Identity
-from topk_platform.protocol import ArmProgress
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
-from topk_platform.training import finish, run_trials
+from topk_platform.specs import TrialRecord
 
-STUDY = small_study("loss_of_ones_own:loss", name="own", models=["linear"], baseline="loss")
+STUDY = small_study("loss_of_ones_own:loss", name="own", models=["linear"], seeds=1)
 (ARM,) = STUDY.arms
 Replay = Callable[..., tuple[int, str, str]]
 
@@ -49,20 +47,17 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recorded(fingerprint: str = "", **versions_then: str) -> str:
     """Train a trial, write it down as trained on these data with these versions, and return its key."""
+
+    def changed(record: TrialRecord) -> TrialRecord:
+        data = fingerprint or record.trial.dataset_fingerprint
+        trial = dataclasses.replace(record.trial, dataset_fingerprint=data)
+        return dataclasses.replace(record, trial=trial).replace_versions(**versions_then)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path.cwd()))
-        identity = Identity(versions.version_of(ARM), load(ARM.regime).fingerprint)
-        progress = ArmProgress(STUDY, ARM, identity)
-        trial = progress.trial(progress.next_slot())
-        (record,) = finish(run_trials([trial]))
-        if fingerprint:
-            trial = dataclasses.replace(trial, dataset_fingerprint=fingerprint)
-            record = type(record)(trial, record.status)
-        ledger = Ledger.open(Store.open("runs"), "own")
-        with ledger.writing(STUDY) as writer:
-            writer.put(record.replace_versions(**versions_then))
-    assert record.status == "completed"
-    return record.trial.key
+        train_study(STUDY, Path("runs"), changed)
+    (row,) = Ledger.open(Store.open("runs"), "own").rows()
+    return str(row["key"])
 
 
 @pytest.fixture
