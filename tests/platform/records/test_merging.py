@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from in_process import topk
@@ -56,17 +58,15 @@ def test_a_merge_into_an_empty_store_is_a_copy(tmp_path: Path) -> None:
     assert table(SMALL, store=tmp_path / "new") == table(SMALL, store=tmp_path / "a")
 
 
-@pytest.mark.parametrize("part", ["code", "data", "machine"])
-def test_results_of_other_code_data_or_machines_are_not_merged(tmp_path: Path, part: str) -> None:
-    codes = versions_of(SMALL)
-    other = {
-        i: Identity(
-            "old" if part == "code" else code,
-            "other" if part == "data" else "fake",
-            {"machine": "NVIDIA L4"} if part == "machine" else {},
-        )
-        for i, code in codes.items()
-    }
+@pytest.mark.parametrize(
+    "changed",
+    [{"code_version": "old"}, {"dataset_fingerprint": "other"}, {"environment": {"machine": "NVIDIA L4"}}],
+)
+def test_results_of_other_code_data_or_machines_are_not_merged(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    counted = {arm_id: Identity(code, "fake") for arm_id, code in versions_of(SMALL).items()}
+    other = {arm_id: replace(identity, **changed) for arm_id, identity in counted.items()}
     fake_run(SMALL, tmp_path / "a", lambda trial: 0.5, stop_after=3)
     fake_run(SMALL, tmp_path / "b", lambda trial: 0.5, stop_after=6, identities=other)
     with pytest.raises(UserError, match="other code, data or machines"):
