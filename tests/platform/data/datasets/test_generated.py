@@ -10,15 +10,11 @@ import torch
 from scipy import stats
 
 from topk_platform import Regime, UserError
-from topk_platform.data import Dataset, Population, Split, apply_conditions, load, ring, synthetic_images
+from topk_platform.data import Population, Split, apply_conditions, load, ring, synthetic_images
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def splits(data: Dataset) -> tuple[Split, Split, Split]:
-    return data.train, data.validation, data.test
 
 
 def deviations(split: Split, classes: int) -> np.ndarray:
@@ -29,7 +25,7 @@ def deviations(split: Split, classes: int) -> np.ndarray:
 
 def test_points_lie_on_the_unit_circle_as_many_of_each_class() -> None:
     data = ring(generator(), sigma=20)
-    for split in splits(data):
+    for split in data.splits.values():
         assert split.inputs.shape == (1800, 2) and split.inputs.dtype == torch.float32
         assert torch.allclose(split.inputs.norm(dim=1), torch.ones(1800), atol=1e-6)
         assert torch.bincount(split.labels).tolist() == [300] * 6
@@ -41,13 +37,13 @@ def test_angles_are_normal_around_six_centres(sigma: float) -> None:
 
     At 30° a point is more than 180° off, and so wrapped, with a probability of 2e-9.
     """
-    for split in splits(ring(generator(1), sigma=sigma)):
+    for split in ring(generator(1), sigma=sigma).splits.values():
         assert stats.kstest(deviations(split, 6), stats.norm(scale=sigma).cdf).pvalue > 1e-4
 
 
 def test_one_point_in_three_is_in_the_minor_mode() -> None:
     """With σ = 1° and modes 90° apart, which mode a point is in can be read off: 44 deviations lie between."""
-    for split in splits(ring(generator(2), sigma=1, distance=90)):
+    for split in ring(generator(2), sigma=1, distance=90).splits.values():
         off = deviations(split, 6)
         minor = off > 45
         assert [int(minor[split.labels.numpy() == c].sum()) for c in range(6)] == [100] * 6
@@ -84,7 +80,7 @@ def test_every_seed_has_its_own_points_and_keeps_them() -> None:
         apply_conditions(rings, (), lambda role, seed=seed: generator(seed)) for seed in (1, 1, 2)
     )
     assert one.fingerprint == again.fingerprint != other.fingerprint
-    inputs = [split.inputs for split in splits(one)]
+    inputs = [split.inputs for split in one.splits.values()]
     assert not torch.equal(inputs[0], inputs[1]) and not torch.equal(inputs[1], inputs[2])
 
 

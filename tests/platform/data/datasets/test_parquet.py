@@ -150,26 +150,6 @@ def test_other_columns_do_not_matter(tmp_path: Path) -> None:
     assert sum(map(len, data.splits.values())) == 90
 
 
-@pytest.mark.parametrize(
-    ("labels", "names"),
-    [
-        ([0, None, 1] * 4, None),
-        ([0, 1, -1] * 4, CLASSES),
-        ([1, 2, 3] * 4, None),
-        ([-1, 0, 1] * 4, None),
-        ([0, 1, 100_000] * 4, None),
-        ([0.5, 1.0, 2.0] * 4, None),
-    ],
-)
-def test_images_without_a_class_are_refused(
-    tmp_path: Path, labels: list[float | None], names: tuple[str, ...] | None
-) -> None:
-    known = None if names is None else {"label": names}
-    write_parquet(tmp_path / "birds/train.parquet", {"image": structs(pictures(12)), "label": labels}, known)
-    with pytest.raises(UserError, match=r"labels must|train\.parquet must hold a label"):
-        read(tmp_path)
-
-
 @pytest.mark.parametrize("names", [None, CLASSES])
 def test_a_split_with_hidden_labels_is_left_out(tmp_path: Path, names: tuple[str, ...] | None) -> None:
     known = None if names is None else {"label": names}
@@ -211,20 +191,37 @@ def broken(images: np.ndarray) -> pa.Array:
 IMAGES = structs(pictures(3))
 
 
+IN_CLASSES = {"label": CLASSES}
+NO_CLASS = r"labels must|train\.parquet must hold a label"
+UNLABELLED = [
+    *(([0, None, 1], {}), ([0, 1, -1], IN_CLASSES), ([1, 2, 3], {})),
+    *(([-1, 0, 1], {}), ([0, 1, 100_000], {}), ([0.5, 1.0, 2.0], {})),
+]
+
+
 @pytest.mark.parametrize(
-    ("columns", "options", "named"),
+    ("columns", "names", "options", "named"),
     [
-        ({"image": broken(pictures(30)), "label": [0, 1, 2] * 10}, {}, "row 4: "),
-        ({"image": IMAGES, "kind": [0, 1, 2]}, {}, "one column of labels"),
-        ({"image": IMAGES, "kind": [0, 1, 2]}, {"label": "sort"}, "'sort'"),
-        ({"image": IMAGES, "mask": IMAGES, "label": [0, 1, 2]}, {}, r"\['image', 'mask'\]"),
-        ({"image": IMAGES, "label": [0, 1, 2]}, {"size": -1}, "size must be"),
+        ({"image": broken(pictures(30)), "label": [0, 1, 2] * 10}, {}, {}, "row 4: "),
+        ({"image": IMAGES, "kind": [0, 1, 2]}, {}, {}, "one column of labels"),
+        ({"image": IMAGES, "kind": [0, 1, 2]}, {}, {"label": "sort"}, "'sort'"),
+        ({"image": IMAGES, "mask": IMAGES, "label": [0, 1, 2]}, {}, {}, r"\['image', 'mask'\]"),
+        ({"image": IMAGES, "label": [0, 1, 2]}, {}, {"size": -1}, "size must be"),
+        *(
+            (
+                {"image": structs(pictures(12)), "label": 4 * labels},
+                names,
+                {},
+                "labels must|must hold a label",
+            )
+            for labels, names in UNLABELLED
+        ),
     ],
 )
-def test_bad_files_are_refused_by_name(
-    tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], named: str
+def test_bad_files_and_images_without_a_class_are_refused_by_name(
+    tmp_path: Path, columns: dict[str, Any], names: Any, options: dict[str, Any], named: str
 ) -> None:
-    write_parquet(tmp_path / "birds/train.parquet", columns)
+    write_parquet(tmp_path / "birds/train.parquet", columns, names or None)
     with pytest.raises(UserError, match=named):
         read(tmp_path, **options)
 
