@@ -88,6 +88,9 @@ PROSE = {
     "+1.4 ± 3.5": ("kanji", "balanced_softmax", "long-tail", "macro_top5"),
     "+2.2 ± 0.6": ("photos_noise", "topk_transition", "noise-0.8", "top5"),
     "+2.5 ± 0.8": ("photos_map", "topk_transition", "noise-0.8-images-450", "top5"),
+    "-9.0 ± 2.8": ("letters_again_convnet", "smooth_topk_svm", "clean-images-5", "top1"),
+    "+2.6 ± 2.8": ("letters_again_convnet", "smooth_topk_svm", "alike-images-5", "top5"),
+    "+0.9 ± 1.5": ("letters_again_convnet", "smooth_topk_svm", "clean-images-5", "top5"),
 }
 """The numbers in the sentences of what-holds, each with its study, loss, regime and metric."""
 

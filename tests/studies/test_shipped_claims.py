@@ -22,7 +22,7 @@ def without_words(study: Study) -> dict[str, object]:
 
 
 def test_all_are_read_and_every_claim_has_a_verdict() -> None:
-    assert len(shipped()) == 27
+    assert len(shipped()) == 28
     for findings in shipped():
         assert findings.table.cells
         assert [decision.claim for decision in findings.decisions()] == list(findings.study.claims)
