@@ -23,7 +23,7 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running import tuner as tuning
-from topk_platform.running.cluster.connecting import connected
+from topk_platform.running.cluster.connecting import own_ray
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -134,11 +134,11 @@ def time_trials(count: int, every: int) -> None:
             wall, own = time.perf_counter(), time.process_time()
 
     print("trials | a trial | the driver's processor time | its memory")
-    with connected(study, None, 2) as cluster, tempfile.TemporaryDirectory() as folder:
-        options = RunOptions(workers=cluster.slots)
-        order = tuning.order_for(study, folder, options, cluster.slots)
-        dispatcher = Dispatcher(progress, keep, lambda _event: None, order, line=cluster.line)
-        tuning.tune_trials(study, dispatcher, options, cluster.slots)
+    with own_ray(study, 2) as line, tempfile.TemporaryDirectory() as folder:
+        options = RunOptions(workers=2)
+        order = tuning.order_for(study, folder, options, 2)
+        dispatcher = Dispatcher(progress, keep, lambda _event: None, order, line=line)
+        tuning.tune_trials(study, dispatcher, options, 2)
 
 
 def main() -> None:

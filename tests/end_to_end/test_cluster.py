@@ -16,6 +16,7 @@ from labs import IN_PROC, check_loopback, check_undisturbed, rows, until
 from ray.cluster_utils import Cluster
 
 from topk_platform.errors import ClusterError
+from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster import nodes as machines
 from topk_platform.running.cluster import reaching
@@ -101,8 +102,9 @@ def test_a_node_that_is_lost_before_it_answers_is_left_out(
         if line.startswith("waiting for ") and len(nodes.worker_nodes) > 0:
             nodes.remove_node(node, allow_graceful=False)
 
-    with cluster.joined(nodes.address, digits(), Patience(0)):
-        assert machines.check_nodes(digits(), None, Patience(report=report)) == environment("cpu")
+    with cluster.connected(digits(), nodes.address, None, Patience(0)):
+        store = Store.open(tmp_path)
+        assert machines.check_nodes(digits(), store, Patience(report=report)) == environment("cpu")
     waiting, left_out = messages
     assert waiting.endswith(" to answer: starting, or busy")
     assert left_out.startswith("Note: left out, 127.0.0.1 (") and left_out.endswith(
@@ -186,6 +188,6 @@ def test_one_with_another_ray_is_reported_before_anything_starts(
     assert all(
         text in result.finding for text in ("Version mismatch", f"Ray: {ray.__version__}", "Ray: 2.59.9")
     )
-    with pytest.raises(ClusterError) as caught, cluster.connected(digits(), nodes.address, None):
+    with pytest.raises(ClusterError) as caught, cluster.connected(digits(), nodes.address, None, Patience()):
         pytest.fail("joined")
     assert str(caught.value) == result.finding

@@ -13,6 +13,7 @@ from ray.cluster_utils import Cluster
 
 from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.running.cluster import connecting as cluster
+from topk_platform.running.cluster.nodes import slots
 from topk_platform.running.cluster.ray_internals import on_loopback
 
 pytestmark = [
@@ -64,8 +65,8 @@ def test_each_slice_of_mig_is_a_gpu_of_the_machine(visited: Any, monkeypatch: py
 
             return os.environ["CUDA_VISIBLE_DEVICES"]
 
-    with cluster.connected(a_study(gpus=0.5), None, 4) as there:
-        assert there.slots == 4 and ray.cluster_resources()["GPU"] == 2
+    with cluster.own_ray(a_study(gpus=0.5), 4):
+        assert slots(a_study(gpus=0.5), 4) == 4 and ray.cluster_resources()["GPU"] == 2
         for share, wanted in ((1.0, slices), (0.5, sorted(2 * slices))):
             holders = [ray.remote(num_gpus=share, num_cpus=1)(Holder).remote() for _ in wanted]
             assert sorted(ray.get([holder.visible.remote() for holder in holders])) == wanted

@@ -22,7 +22,7 @@ from topk_platform.errors import UserError
 from topk_platform.own_measures import recorded_values
 from topk_platform.records.recorded import RecordedTrial, find
 from topk_platform.records.storage.store import Store
-from topk_platform.running.cluster.reaching import is_loopback_host
+from topk_platform.running.cluster.reaching import is_loopback
 from topk_platform.serving.replaying import Replay
 from topk_platform.serving.replaying import replay as replay_trial
 from topk_platform.specs.checks import first_few
@@ -148,7 +148,7 @@ def ui(
     command += ["--host", host, "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     _check_free(host, port)
-    if not is_loopback_host(host):
+    if not is_loopback(host):
         say(
             f"warning: MLflow asks for no password: everybody who reaches {host}:{port} can read and change all runs",
             err=True,

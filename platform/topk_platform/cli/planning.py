@@ -117,14 +117,14 @@ def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
     """Print what is wrong, and then what is to note; what is the same on several nodes has one line."""
     table = Table("", "check", "where", "result and remedy", box=None, pad_edge=False, header_style="bold")
     nodes = grouped(findings)
-    for (wrong, check, finding, remedy), names in nodes.items():
-        style = "bold red" if wrong else "yellow"
+    for item, names in nodes.items():
+        style = "bold red" if item.wrong else "yellow"
         where = f"{len(names)} nodes" if len(names) > _MANY else ", ".join(names)
-        text = Text(finding).append(f"\n{remedy}", style)
-        table.add_row(Text("WRONG" if wrong else "note", style), Text(check), Text(where), text)
+        text = Text(item.finding).append(f"\n{item.remedy}", style)
+        table.add_row(Text("WRONG" if item.wrong else "note", style), Text(item.check), Text(where), text)
     if nodes:
         console.print(table)
-    wrong_, notes = (sum(key[0] is kind for key in nodes) for kind in (True, False))
+    wrong_, notes = (sum(item.wrong is kind for item in nodes) for kind in (True, False))
     is_wrong = (
         f"{plural(wrong_, 'thing')} {'is' if wrong_ == 1 else 'are'} wrong" if wrong_ else "Nothing is wrong"
     )

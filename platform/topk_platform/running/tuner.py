@@ -22,9 +22,9 @@ from topk_platform.data import data_folder
 from topk_platform.errors import ChangedError
 from topk_platform.own_measures import of_scores
 from topk_platform.running import dispatcher as dispatching
-from topk_platform.running.cluster.capacity import trial_resources
 from topk_platform.running.cluster.driver_process import in_variables, scratch_folder
 from topk_platform.running.cluster.lifeline import LostRayError
+from topk_platform.running.cluster.machine import trial_resources
 from topk_platform.running.cluster.ray_internals import reason_in, without_keys
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.messages import Order
@@ -38,8 +38,14 @@ __all__ = ["Ending", "RecordCallback", "StudySearcher", "order_for", "tune_trial
 _REPORT_SECONDS = 0.25  # between two epochs of a trial that are reported
 _MESSAGES_A_SECOND = 50  # of all trials together; each takes the driver a millisecond or two
 _LONGEST_NAME = 100  # of an arm, in the name of a folder and in a column of a table
-# Tune's state is never read again; a process that does not answer when the run ends early is killed after some seconds.
-_TUNES = {"TUNE_GLOBAL_CHECKPOINT_S": "86400", "TUNE_FORCE_TRIAL_CLEANUP_S": "10"}
+_TUNES = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a user's relative paths are relative to the folder in which the command runs
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_FORCE_TRIAL_CLEANUP_S": "10",  # a process that does not answer when the run ends early is killed after them
+    "TUNE_GLOBAL_CHECKPOINT_S": "86400",  # Tune's state is never read again
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
 
 
 def order_for(study: Study, folder: str, options: RunOptions, slots: int) -> Order:

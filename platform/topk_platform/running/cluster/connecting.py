@@ -18,16 +18,8 @@ from ray.exceptions import RayError
 
 from topk_platform.errors import ClusterError, reason
 from topk_platform.references import is_reference
-from topk_platform.running.cluster.capacity import cluster_size, slots
-from topk_platform.running.cluster.driver_process import (
-    RAYS,
-    end,
-    in_variables,
-    interrupts_wait,
-    ray_folder,
-    scratch_folder,
-)
-from topk_platform.running.cluster.lifeline import GONE_CODE, HEAD, RAYLET, Cluster, Lifeline
+from topk_platform.running.cluster.driver_process import end, in_variables, interrupts_wait, scratch_folder
+from topk_platform.running.cluster.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline
 from topk_platform.running.cluster.machine import local_cpus, slices_here
 from topk_platform.running.cluster.ray_internals import lean, leave, messages_on_stderr, on_loopback
 from topk_platform.running.cluster.reaching import (
@@ -41,33 +33,26 @@ from topk_platform.specs import Study
 from topk_platform.user_code import files_of
 from topk_platform.versions import references
 
-__all__ = ["RECONNECT", "connected", "joined", "own_ray"]
+__all__ = ["connected", "own_ray"]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_COLOR_PREFIX": "0",  # Ray's messages are mostly kept in files
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a user's relative paths are relative to the folder in which the command runs
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
-_BEFORE_RAY = 15.0
-RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
-"""The environment variable with the seconds for which all that belongs to a Ray looks for its head, 60 by default."""
-
+# The seconds for which all that belongs to a Ray looks for its head, 60 by default; then Ray ends the driver.
+_RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
 _RECONNECT_SECONDS = "15"  # so long Ray's agents stay after the driver was killed, see also Lifeline
-_LOOPBACK = "127.0.0.1"
+_BEFORE_RAY = 15.0
 _OBJECT_STORE_BYTES = 200 * 2**20
 _TRIES = 3
 _LOG = logging.getLogger("topk_platform")
 
 
-@contextmanager
 def connected(
-    study: Study, address: str | None, workers: int | None, patience: Patience | None = None
-) -> Iterator[Cluster]:
-    """Connect to Ray for as long as the block lasts.
+    study: Study, address: str | None, workers: int | None, patience: Patience
+) -> AbstractContextManager[Lifeline]:
+    """Connect to Ray for as long as the block lasts, whether or not trials fit on it.
 
     Without an address, Ray starts on this machine and is stopped at the end. It listens on loopback only, and has no
     dashboard and no usage statistics. A cluster at a loopback address is joined at that address; Ray alone would
@@ -75,60 +60,40 @@ def connected(
     running; an address must be its own.
 
     Args:
-        study: The study, which says what resources a trial needs.
+        study: The study, which says what resources a trial needs. Its modules are sent to workers, beside ours.
         address: ``host:port`` or ``auto``.
-        workers: How many trials may run at once; by default as many as the cluster's cores or GPUs allow. A cluster
-            with an autoscaler grows up to this number.
-        patience: How long to wait for a head that does not listen yet, and for a node on which a trial fits; by
-            default a minute.
-
-    Raises:
-        ClusterError: if nothing listens at the address, no Ray cluster answers there in time, the caller has connected
-            to another cluster, or no trial fits on any node.
-    """
-    patience = patience or Patience()
-    if ray.is_initialized():
-        own = ray.get_runtime_context().gcs_address
-        if address not in (None, "auto", own):
-            raise ClusterError(
-                f"--address is {address!r}, but this process has already joined the Ray cluster at {own!r}"
-            )
-        start: AbstractContextManager[Lifeline] = nullcontext(Lifeline())
-    else:
-        start = own_ray(study, workers) if address is None else joined(address, study, patience)
-    with in_variables(_QUIET), start as line:
-        if address is not None:
-            patience.say(f"joined the Ray cluster at {cluster_size()}")
-        yield Cluster(slots(study, workers, None if address is None else patience), line)
-
-
-@contextmanager
-def joined(address: str, study: Study, patience: Patience) -> Iterator[Lifeline]:
-    """Connect to a Ray cluster for as long as the block lasts, whether or not trials fit on it; start nothing there.
-
-    Args:
-        address: ``host:port`` or ``auto``.
-        study: The study whose modules are sent to workers, beside ours.
+        workers: How many trials may run at once, if the caller says so.
         patience: How long to wait for a head that does not listen yet.
 
     Raises:
-        ClusterError: if no cluster answers at the address, as :func:`connected`.
+        ClusterError: if nothing listens at the address, no Ray cluster answers there in time, the caller has connected
+            to another cluster, or a Ray of our own does not start.
     """
-    limit = float(os.environ.get(RECONNECT, "60"))  # after which Ray ends a driver without a head
-    with in_variables(_QUIET), messages_on_stderr():
-        start = partial(_join, patience.until(partial(listening, address)), study)
-        with _watched(start, max(limit - _BEFORE_RAY, 0.0)) as line:
-            yield line
+    if ray.is_initialized():
+        given = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", given):
+            raise ClusterError(
+                f"--address is {address!r}, but this process has already joined the Ray cluster at {given!r}"
+            )
+        return nullcontext(Lifeline())
+    if address is None:
+        return own_ray(study, workers)
+    limit = float(os.environ.get(_RECONNECT, "60"))
+    return _watched(partial(_join, address, study, patience), max(limit - _BEFORE_RAY, 0.0))
 
 
-def _join(address: str, study: Study) -> None:
-    check_answers(address)
+def _join(address: str, study: Study, patience: Patience) -> None:
+    address = patience.until(partial(listening, address))
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
-    try:
-        with interrupts_wait(), on_loopback() if is_loopback(address) else nullcontext():
-            ray.init(address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False)
-    except (OSError, RuntimeError, ValueError, RayError) as error:
-        raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
+    with on_loopback() if is_loopback(address) else nullcontext():
+        check_answers(address)
+        try:
+            with interrupts_wait():
+                ray.init(
+                    address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False
+                )
+        except (OSError, RuntimeError, ValueError, RayError) as error:
+            raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
 
 
 def _shipped(study: Study) -> list[Path]:
@@ -158,8 +123,8 @@ def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
     Raises:
         ClusterError: if Ray has not started after three tries.
     """
-    with scratch_folder(ray_folder()) as private, in_variables(_QUIET), messages_on_stderr():
-        folder = f"{private}/{RAYS}"  # inside the private folder, because Ray opens its own to everybody
+    with scratch_folder() as private:
+        folder = f"{private}/r"  # inside the private folder, because Ray opens its own to everybody
         try:
             with _watched(partial(_try_to_start, study, workers, folder), folder=folder) as line:
                 yield line
@@ -186,10 +151,10 @@ def _try_to_start(study: Study, workers: int | None, folder: str) -> None:
 
 
 def _start(study: Study, workers: int | None, folder: str) -> None:
-    ours = {RECONNECT: _RECONNECT_SECONDS, **_token()}
+    ours = {_RECONNECT: _RECONNECT_SECONDS, **_token()}
     with in_variables(ours), interrupts_wait(), on_loopback(), lean():
         ray.init(
-            _node_ip_address=_LOOPBACK,
+            _node_ip_address="127.0.0.1",
             _temp_dir=folder,
             address="local",  # otherwise Ray would join RAY_ADDRESS, or another Ray on this machine
             num_cpus=max(local_cpus(), (workers or 1) * study.threads),
@@ -218,21 +183,22 @@ def _token() -> dict[str, str]:
 def _watched(start: Callable[[], None], patience: float = 0.0, folder: str = "") -> Iterator[Lifeline]:
     """Start or join Ray, watch over it for as long as the block lasts, and leave it at the end."""
     line = Lifeline()
-    try:
-        start()
-        context = ray.get_runtime_context()
-        (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
-        raylet = here["NodeManagerAddress"], here["NodeManagerPort"]
-        needed = {HEAD: host_and_port(context.gcs_address), RAYLET: raylet}
-        with Lifeline(needed, patience, folder) as line:
-            yield line
-    finally:
-        # Without a head no call of Ray would return; this process ends with our own exit code, before Ray ends it.
-        if line.headless:
-            atexit.unregister(ray.shutdown)
-            atexit.register(_end_at_once)
-        else:
-            leave()
+    with in_variables(_QUIET), messages_on_stderr():
+        try:
+            start()
+            context = ray.get_runtime_context()
+            (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
+            raylet = here["NodeManagerAddress"], here["NodeManagerPort"]
+            needed = {HEAD: host_and_port(context.gcs_address), RAYLET: raylet}
+            with Lifeline(needed, patience, folder) as line:
+                yield line
+        finally:
+            # Without a head no call of Ray would return; this process ends with our own exit code, before Ray ends it.
+            if line.headless:
+                atexit.unregister(ray.shutdown)
+                atexit.register(_end_at_once)
+            else:
+                leave()
 
 
 def _end_at_once() -> None:

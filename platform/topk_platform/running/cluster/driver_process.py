@@ -17,55 +17,32 @@ from filelock import FileLock, Timeout
 
 from topk_platform.errors import UserError, reason
 
-__all__ = [
-    "RAYS",
-    "end",
-    "in_variables",
-    "interrupts_wait",
-    "ray_folder",
-    "scratch_folder",
-]
-
-RAYS = "r"
-"""The name of Ray's folder in the folder of a run. It is short, because the paths of Unix sockets must be short."""
+__all__ = ["end", "in_variables", "interrupts_wait", "scratch_folder"]
 
 _PREFIX = "topk-"
 _LOCK = ".topk-run.lock"
 _NEEDED_BYTES = 2**20
 _END_SECONDS = 5.0
 # The longest path of a Unix socket, less what Ray adds to its folder, with a process id of seven digits.
-_LONGEST = 107 - len(
-    f"/{_PREFIX}12345678/{RAYS}/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store"
-)
-
-
-def ray_folder() -> Path:
-    """Return the folder for the folders of our own Rays: ``RAY_TMPDIR``, or the system's folder for temporary files.
-
-    Unix limits the paths of Ray's sockets to 107 bytes. If the path of the system's folder is too long for them, return
-    ``/tmp``.
-    """
-    if named := os.environ.get("RAY_TMPDIR"):
-        return Path(named)
-    root = tempfile.gettempdir()
-    return Path(root if len(os.fsencode(root)) <= _LONGEST else "/tmp")  # noqa: S108 - what is created there is private
+_LONGEST = 107 - len("/topk-12345678/r/session_2026-11-24_05-54-03_574123_1234567/sockets/plasma_store")
 
 
 @contextmanager
-def scratch_folder(root: Path | None = None) -> Iterator[str]:
+def scratch_folder() -> Iterator[str]:
     """Yield a new folder that its owner alone can enter, and delete it at the end.
+
+    It is created in ``RAY_TMPDIR``, or in the system's folder for temporary files. Unix limits the paths of Ray's
+    sockets to 107 bytes. If the path of the system's folder is too long for them, it is created in ``/tmp``.
 
     Folders of drivers that are gone, and whose other processes are gone too, are deleted as well. A lock in each folder
     says whether its driver lives; unlike a process id, this works across containers.
 
-    Args:
-        root: The folder in which it is created; by default the system's folder for temporary files.
-
     Raises:
         UserError: if the folder cannot be made, or has no space left.
     """
+    root = Path("TMPDIR")
     try:
-        root = root or Path(tempfile.gettempdir())
+        root = _root()
         _sweep(root)
         # It gets its name once its lock is held, because another driver would delete it otherwise.
         unnamed = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=root))
@@ -73,7 +50,7 @@ def scratch_folder(root: Path | None = None) -> Iterator[str]:
             file.write(bytes(_NEEDED_BYTES))
     except OSError as error:
         raise UserError(
-            f"the folder for temporary files, {root or 'TMPDIR'}, must be one that can be written to, with some space "
+            f"the folder for temporary files, {root}, must be one that can be written to, with some space "
             f"left: {reason(error)}. RAY_TMPDIR or TMPDIR names another"
         ) from error
     with FileLock(unnamed / _LOCK):
@@ -82,6 +59,13 @@ def scratch_folder(root: Path | None = None) -> Iterator[str]:
             yield str(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _root() -> Path:
+    if named := os.environ.get("RAY_TMPDIR"):
+        return Path(named)
+    root = tempfile.gettempdir()
+    return Path(root if len(os.fsencode(root)) <= _LONGEST else "/tmp")  # noqa: S108 - what is created there is private
 
 
 def _sweep(root: Path) -> None:
@@ -96,9 +80,8 @@ def _sweep(root: Path) -> None:
 def _is_ours(folder: Path) -> bool:
     """Return whether a folder was made here, by this user; nobody else can have put anything into it."""
     with suppress(OSError):
-        status = folder.lstat()
-        private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IRWXU
-        return private and status.st_uid == os.getuid() and (folder / _LOCK).is_file()
+        status, private = folder.lstat(), stat.S_IFDIR | stat.S_IRWXU
+        return (status.st_mode, status.st_uid) == (private, os.getuid()) and (folder / _LOCK).is_file()
     return False
 
 
@@ -136,9 +119,8 @@ def interrupts_wait() -> Iterator[None]:
     """
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
     came: list[int] = []
-    numbers = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    if threading.current_thread() is not threading.main_thread():  # only the main thread is interrupted
-        numbers = set()
+    is_main = threading.current_thread() is threading.main_thread()  # only the main thread is interrupted
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if is_main else ()
     handlers = {number: signal.getsignal(number) for number in numbers}
     for number in (number for number, handler in handlers.items() if handler != signal.SIG_IGN):
         signal.signal(number, lambda number, _frame: came.append(number))

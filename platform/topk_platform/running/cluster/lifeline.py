@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 from topk_platform.records.storage.store import Store
@@ -121,13 +121,16 @@ class Cluster:
 
 @contextmanager
 def on_cluster(study: Study, options: RunOptions, store: Store, patience: Patience) -> Iterator[Cluster]:
-    """Connect to Ray for as long as the block lasts.
+    """Connect to Ray for as long as the block lasts, and check the machines of a cluster.
 
     Args:
         study: The study.
         options: The options of the run.
         store: The store, which all machines must see.
         patience: How long to wait for the cluster.
+
+    Raises:
+        ClusterError: if Ray cannot be used, no trial fits on any node, or a node is wrong for the study.
     """
     # Ray and Tune take seconds to import, and a finished study does not need them. Everything is imported before other
     # threads start, because these import modules too.
@@ -136,9 +139,13 @@ def on_cluster(study: Study, options: RunOptions, store: Store, patience: Patien
 
         import topk_platform.running.tuner  # noqa: F401, PLC0415
         from topk_platform.running.cluster.connecting import connected  # noqa: PLC0415
-        from topk_platform.running.cluster.nodes import check_nodes  # noqa: PLC0415
+        from topk_platform.running.cluster.nodes import check_nodes, cluster_size, slots  # noqa: PLC0415
 
-    here = options.address is None and not ray.is_initialized()
-    with connected(study, options.address, options.workers, patience) as cluster:
-        common = None if here else check_nodes(study, store, patience, mixed=options.mixed)
-        yield cluster if options.mixed else replace(cluster, environment=common)
+    address, given = options.address, ray.is_initialized()
+    with connected(study, address, options.workers, patience) as line:
+        if address is not None:
+            patience.say(f"joined the Ray cluster at {cluster_size()}")
+        count = slots(study, options.workers, None if address is None else patience)
+        checked = address is not None or given
+        common = check_nodes(study, store, patience, mixed=options.mixed) if checked else None
+        yield Cluster(count, line, None if options.mixed else common)

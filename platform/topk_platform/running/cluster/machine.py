@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -12,23 +13,27 @@ from topk_platform.errors import BrokenDeviceError, FaultError, SmallShareError
 from topk_platform.specs import Study, TrialRecord
 
 __all__ = [
+    "KIND",
     "OWN_BYTES",
     "cap_memory",
     "fitting",
-    "gpu_count",
     "local_cpus",
     "local_workers",
     "memory_part",
     "outside_fault",
     "slices_here",
+    "trial_resources",
 ]
 
 OWN_BYTES = 2**30
 """The memory of a GPU that a process holds beside its tensors: CUDA's context, kernels, libraries' workspaces."""
 
+KIND = "accelerator_type:"
+"""The beginning of the names of Ray's resources for kinds of GPUs."""
+
+_UNITS = 10_000  # the parts in which Ray counts; rounding up could make one trial fewer fit
 _NO_MEMORY = re.compile(r"out of memory|_ALLOC_FAILED", re.IGNORECASE)
 _NO_MPS = re.compile(r"\bMPS (client|server)\b")
-_ROOT = Path("/")
 
 
 def memory_part(share: float, total: int) -> float:
@@ -86,14 +91,7 @@ def slices_here() -> list[str]:
     return [name.strip() for name in named if name.strip().startswith("MIG-")]
 
 
-def gpu_count() -> int:
-    """Return how many GPUs this machine has for trials, each slice of MIG counted as one."""
-    import torch  # noqa: PLC0415 - as above
-
-    return len(slices_here()) or torch.cuda.device_count()
-
-
-def local_cpus(root: Path = _ROOT) -> int:
+def local_cpus(root: Path = Path("/")) -> int:
     """Return how many cores this process may use: those that it is bound to, or fewer if its processor time is limited.
 
     Limits are those of containers and of slices of systemd, by control groups of version 2: that of this process's
@@ -115,11 +113,35 @@ def local_cpus(root: Path = _ROOT) -> int:
     return max(1, cores)
 
 
+def trial_resources(study: Study) -> dict[str, float]:
+    """Return the Ray resources of one trial.
+
+    Ray counts a GPU in ten thousandths. A trial that needs a certain kind of GPU also takes a thousandth of Ray's
+    resource for that kind, of which each machine with such GPUs has one unit.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from topk_studies import digits
+        >>> trial_resources(digits()), trial_resources(replace(digits(), device="cuda", gpus=1 / 6))
+        ({'CPU': 1}, {'CPU': 1, 'GPU': 0.1666})
+        >>> trial_resources(replace(digits(), device="cuda", accelerator="L4"))
+        {'CPU': 1, 'GPU': 1.0, 'accelerator_type:L4': 0.001}
+    """
+    needs: dict[str, float] = {"CPU": study.threads}
+    if study.device == "cuda":
+        needs["GPU"] = max(math.floor(_UNITS * study.gpus + 1e-6), 1) / _UNITS
+    if study.accelerator:
+        needs[f"{KIND}{study.accelerator}"] = 0.001
+    return needs
+
+
 def local_workers(study: Study) -> int:
     """Return how many trials of a study run here at once by default; at least 1."""
     trials = fitting(local_cpus(), study.threads)
     if study.device == "cuda":
-        trials = min(trials, fitting(gpu_count(), study.gpus))
+        import torch  # noqa: PLC0415 - as above
+
+        trials = min(trials, fitting(len(slices_here()) or torch.cuda.device_count(), study.gpus))
     return max(1, trials)
 
 

@@ -6,19 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
-from topk_platform.errors import StoreError, UserError, reason
+from topk_platform.errors import reason
 from topk_platform.records.storage.store import Store
 from topk_platform.references import import_reference
 from topk_platform.running.cluster.machine import slices_here
 from topk_platform.specs import Arm
 from topk_platform.versions import differences, loaded_version, references
 
-__all__ = ["DRIVER", "Answer", "Finding", "Question", "examine", "fingerprints", "grouped"]
+__all__ = ["DRIVER", "Answer", "Finding", "Question", "examine", "fingerprint", "grouped"]
 
 DRIVER = "driver"
 """The name of the machine that starts the study."""
@@ -82,11 +81,11 @@ class Finding:
         return cls(check, node, finding, _REMEDIES[check], check not in _NOTES)
 
 
-def grouped(findings: Iterable[Finding]) -> dict[tuple[bool, str, str, str], list[str]]:
+def grouped(findings: Iterable[Finding]) -> dict[Finding, list[str]]:
     """Return the nodes of each finding, so that what is the same on several is said once; what is wrong comes first."""
-    nodes: dict[tuple[bool, str, str, str], list[str]] = {}
+    nodes: dict[Finding, list[str]] = {}
     for item in sorted(findings, key=lambda finding: not finding.wrong):
-        nodes.setdefault((item.wrong, item.check, item.finding, item.remedy), []).append(item.node)
+        nodes.setdefault(replace(item, node=""), []).append(item.node)
     return nodes
 
 
@@ -95,109 +94,98 @@ class Question:
     """What a node must have.
 
     Args:
-        node: The node's name.
         arms: The arms whose modules must be importable.
         code: The components of each arm with their versions, by the arm's name.
         data: The folder of datasets.
         fingerprints: The fingerprint of each arm's data, by the arm's name; those that the driver cannot read are left
             out.
         device: The device on which the trials are to run, ``"cpu"`` or ``"cuda"``.
-        gpus: How many GPUs Ray counts there.
-        store: The address of the store; empty if there is none.
+        store: The store; None if it is not asked for.
         mark: The name of a file that the driver has put there.
+        node: The node's name.
+        gpus: How many GPUs Ray counts there.
     """
 
-    node: str
     arms: Sequence[Arm]
     code: Mapping[str, str]
     data: str
     fingerprints: Mapping[str, str]
     device: str = "cpu"
-    gpus: float = 0.0
-    store: str = ""
+    store: Store | None = None
     mark: str = ""
+    node: str = ""
+    gpus: float = 0.0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A node's answer.
+    """A machine's answer.
 
     Args:
-        node: The node's name.
+        node: The machine's name.
         findings: What is wrong or to note there.
         environments: The environment of trainings on each device that trials would get.
     """
 
     node: str
-    findings: Sequence[Finding] = ()
-    environments: Sequence[Mapping[str, str]] = ()
+    findings: list[Finding] = field(default_factory=list)
+    environments: list[Mapping[str, str]] = field(default_factory=list)
+
+    def add(self, check: str, *texts: str) -> None:
+        """Add findings of a check."""
+        self.findings.extend(Finding.of(check, self.node, text) for text in texts)
+
+    @contextmanager
+    def checking(self, check: str, errors: type[Exception] = Exception) -> Iterator[None]:
+        """Add an error of the block as a finding, so that the next check is made after it."""
+        try:
+            yield
+        except errors as error:
+            self.add(check, reason(error))
 
 
 def examine(question: Question) -> Answer:
     """Return this machine's answer; a file of 1 MiB is written into the store, if one was given, and deleted."""
-    environments: list[Mapping[str, str]] = []
-    looks: list[tuple[str, Callable[[], list[str] | None]]] = [
-        *(("code", partial(_code, arm, question.code)) for arm in question.arms),
-        *(("data", partial(_data, arm, question)) for arm in question.arms),
-        ("store", partial(_store, question)),
-        ("gpus" if question.device == "cuda" else "code", partial(_devices, question, environments)),
-    ]
-    texts: list[tuple[str, str]] = []
-    for check, look in looks:
-        try:
-            texts += [(check, text) for text in look() or ()]
-        except Exception as error:  # noqa: BLE001 - the next question is asked after any error
-            texts.append((check, reason(error)))
+    answer = Answer(question.node)
+    for arm in question.arms:
+        with answer.checking("code"):
+            for name in references(arm):
+                import_reference(name)
+            answer.add("code", *differences(question.code[arm.name], loaded_version(arm)))
+        with answer.checking("data"):
+            actual = fingerprint(arm, question.data)
+            expected = question.fingerprints.get(arm.name, actual)
+            if actual != expected:
+                different = f"fingerprint {actual}, the driver's is {expected}"
+                answer.add("data", f"dataset {arm.regime.dataset}: {different}")
+    with answer.checking("store"):
+        if question.store is not None:
+            if question.store.exists(question.mark):
+                question.store.check_writable()
+            else:
+                answer.add("store", f"the driver's file is missing in {question.store.uri} on this machine")
+    with answer.checking("gpus" if question.device == "cuda" else "code"):
+        answer.environments.extend(_environments(question))
+        if question.gpus > len(answer.environments) and question.device == "cuda":
+            answer.add(
+                "gpus", f"Ray counts {question.gpus:g} here, and torch finds {len(answer.environments)}"
+            )
     from topk_platform.data import forget_datasets  # noqa: PLC0415 - torch
 
     forget_datasets()  # this process may stay idle beside the trials for long
-    findings = [Finding.of(check, question.node, text) for check, text in dict.fromkeys(texts)]
-    return Answer(question.node, findings, environments)
+    return answer
 
 
-def _code(arm: Arm, expected: Mapping[str, str]) -> list[str]:
-    for name in references(arm):
-        import_reference(name)
-    actual = loaded_version(arm)
-    return differences(expected.get(arm.name, actual), actual)
-
-
-def fingerprints(arms: Sequence[Arm], folder: str) -> dict[str, str]:
-    """Return the fingerprints of the arms' data here, by the arm's name; data that cannot be read are left out."""
-    known = {}
-    for arm in arms:
-        with suppress(UserError):  # the study is not planned, and says why
-            known[arm.name] = _fingerprint(arm, folder)
-    return known
-
-
-def _fingerprint(arm: Arm, folder: str) -> str:
+def fingerprint(arm: Arm, folder: str) -> str:
+    """Return the fingerprint of an arm's data on this machine."""
     from topk_platform.data import data_at, load  # noqa: PLC0415 - torch
 
     with data_at(folder or None):
         return load(arm.regime).fingerprint
 
 
-def _data(arm: Arm, question: Question) -> list[str]:
-    actual = _fingerprint(arm, question.data)
-    expected = question.fingerprints.get(arm.name, actual)
-    different = f"dataset {arm.regime.dataset}: fingerprint {actual}, the driver's is {expected}"
-    return [] if actual == expected else [different]
-
-
-def _store(question: Question) -> None:
-    """Raise ``StoreError`` unless the driver's file is in the store, and this machine can write there too."""
-    if question.mark:
-        store = Store.open(question.store)
-        if not store.exists(question.mark):
-            raise StoreError(
-                f"{store.uri} is a place that this machine does not see: the driver's file is missing"
-            )
-        store.check_writable()
-
-
-def _devices(question: Question, environments: list[Mapping[str, str]]) -> list[str]:
-    """Add the environment of each device that trials would get, each slice of MIG as one; return what is wrong.
+def _environments(question: Question) -> Iterator[Mapping[str, str]]:
+    """Yield the environment of each device that trials would get, each slice of MIG as one.
 
     Raises:
         OSError: if torch can use no GPU.
@@ -205,20 +193,16 @@ def _devices(question: Question, environments: list[Mapping[str, str]]) -> list[
     if question.device == "cpu":
         from topk_platform.training import environment  # noqa: PLC0415 - torch, which may be missing
 
-        environments.append(environment("cpu"))
-        return []
+        yield environment("cpu")
+        return
     others = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     others["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     # Ray empties the variable for processes that asked for no GPU.
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or None
-    devices: Sequence[str | None] = slices_here() or [visible]  # a process uses one slice
-    for device in devices:
-        given = others if device is None else {**others, "CUDA_VISIBLE_DEVICES": device}
-        command = [sys.executable, "-c", _LOOK]
-        done = subprocess.run(command, env=given, capture_output=True, timeout=_GPU_SECONDS, check=False)  # noqa: S603
+    named = slices_here() or [*filter(None, [os.environ.get("CUDA_VISIBLE_DEVICES")])]
+    for given in [{"CUDA_VISIBLE_DEVICES": name} for name in named] or [{}]:  # a process uses one slice
+        command, variables = [sys.executable, "-c", _LOOK], {**others, **given}
+        done = subprocess.run(command, env=variables, capture_output=True, timeout=_GPU_SECONDS, check=False)  # noqa: S603
         if done.returncode:
             last = (done.stderr.decode().strip().splitlines() or ["nothing"])[-1]
             raise OSError(f"Ray counts {question.gpus:g} here, and torch can use none: {last}")
-        environments += json.loads(done.stdout)
-    few = question.gpus > len(environments)
-    return [f"Ray counts {question.gpus:g} here, and torch finds {len(environments)}"] if few else []
+        yield from json.loads(done.stdout)

@@ -10,20 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from topk_platform.errors import ClusterError
-from topk_platform.running.cluster.ray_internals import CLUSTER_VARIABLE, known_heads
+from topk_platform.running.cluster.ray_internals import known_heads
 
-__all__ = [
-    "NotYetError",
-    "Patience",
-    "check_answers",
-    "host_and_port",
-    "is_loopback",
-    "is_loopback_host",
-    "listening",
-]
+__all__ = ["NotYetError", "Patience", "check_answers", "host_and_port", "is_loopback", "listening"]
 
 _VARIABLE = "RAY_ADDRESS"
 _CONNECT_SECONDS = 5
@@ -60,11 +53,8 @@ def listening(address: str) -> str:
             none = f"none runs on this machine, and {_VARIABLE} names none"
             raise NotYetError(f"no Ray cluster answers at {address!r}: {none}")
         given = heads.pop()
-    host = host_and_port(
-        given, "--address" if given == address else f"{_VARIABLE}, which --address auto takes,"
-    )
     try:
-        socket.create_connection(host, timeout=_CONNECT_SECONDS).close()
+        socket.create_connection(host_and_port(given), timeout=_CONNECT_SECONDS).close()
     except (OSError, UnicodeError) as error:
         raise NotYetError(f"no Ray cluster answers at {given!r}: {error}") from error
     return given
@@ -72,11 +62,9 @@ def listening(address: str) -> str:
 
 def check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; a separate process asks it, because ``ray.init`` may hang."""
-    staying = {CLUSTER_VARIABLE: "0"} if is_loopback(address) else {}
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter, the address is an argument and no shell is used
             [sys.executable, "-c", _PROBE, address],
-            env={**os.environ, **staying},
             capture_output=True,
             text=True,
             check=False,
@@ -92,12 +80,8 @@ def check_answers(address: str) -> None:
         raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {last}")
 
 
-def host_and_port(address: str, name: str = "--address") -> tuple[str, int]:
-    """Return the host and port of an address.
-
-    Args:
-        address: ``host:port``.
-        name: Where the address was given, for the error.
+def host_and_port(address: str) -> tuple[str, int]:
+    """Return the host and port of an address, ``host:port``.
 
     Raises:
         ClusterError: if the address is not ``host:port``.
@@ -109,28 +93,21 @@ def host_and_port(address: str, name: str = "--address") -> tuple[str, int]:
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match[2]) > 65535:
         raise ClusterError(
-            f"{name} must be host:port (a cluster's own port, as a rule 6379) or auto, got {address!r}"
+            f"--address must be host:port (a cluster's own port, as a rule 6379) or auto, which takes {_VARIABLE}, "
+            f"got {address!r}"
         )
     return match[1].strip("[]"), int(match[2])
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address, ``host:port``, is one that no other machine reaches.
+    """Return whether a host, or an address ``host:port``, is one that no other machine reaches.
 
     Example:
-        >>> is_loopback("127.0.0.1:6379"), is_loopback("10.0.0.1:6379")
-        (True, False)
+        >>> is_loopback("127.0.0.1:6379"), is_loopback("::1"), is_loopback("10.0.0.1:6379")
+        (True, True, False)
     """
-    return is_loopback_host(host_and_port(address)[0])
-
-
-def is_loopback_host(host: str) -> bool:
-    """Return whether a host, an IP address or a name, is one that no other machine reaches.
-
-    Example:
-        >>> is_loopback_host("::1"), is_loopback_host("0.0.0.0")
-        (True, False)
-    """
+    match = _ADDRESS.fullmatch(address)
+    host = match[1].strip("[]") if match else address
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name
@@ -141,21 +118,16 @@ class NotYetError(ClusterError):
     """Something that the cluster lacks now and may still get."""
 
 
+@dataclass(frozen=True)
 class Patience:
     """How long to wait for a cluster that is starting.
 
     Args:
-        seconds: The longest wait for each answer or node; None for the defaults of :meth:`until`.
+        seconds: The longest wait that the user gave for each answer or node; None for the defaults of :meth:`until`.
         report: Called with a line for each new reason to wait, and with the lines of :meth:`say`.
-        clock: A monotonic clock, in seconds.
-        sleep: Sleeps for a number of seconds.
-
-    Attributes:
-        seconds: The longest wait that the user gave; None if the user gave none.
-        clock: The clock.
 
     Example:
-        >>> patience, answers = Patience(report=print, sleep=lambda seconds: None), [NotYetError("no head"), 8]
+        >>> patience, answers = Patience(report=print), [NotYetError("no head"), 8]
         >>> def ask():
         ...     if isinstance(answer := answers.pop(0), Exception):
         ...         raise answer
@@ -165,14 +137,8 @@ class Patience:
         8
     """
 
-    def __init__(
-        self,
-        seconds: float | None = None,
-        report: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.seconds, self._report, self.clock, self._sleep = seconds, report, clock, sleep
+    seconds: float | None = None
+    report: Callable[[str], None] | None = None
 
     def until(self, ask: Callable[[], T], otherwise: float = _COMING_SECONDS) -> T:
         """Return what ``ask`` returns as soon as it raises no ``NotYetError``.
@@ -185,20 +151,20 @@ class Patience:
             ClusterError: in one line, once the time has passed; other errors of ``ask`` at once.
         """
         seconds = otherwise if self.seconds is None else self.seconds
-        end, last = self.clock() + seconds, ""
+        end, last = time.monotonic() + seconds, ""
         while True:
             try:
                 return ask()
             except NotYetError as error:
-                if self.clock() >= end:
+                if time.monotonic() >= end:
                     waited = f" (waited {seconds:g} s; longer with --wait)" if seconds else ""
                     raise ClusterError(f"{error}{waited}") from error
                 if str(error) != last:
                     last = str(error)
                     self.say(f"{last}; waiting for up to {seconds:g} s, see --wait")
-            self._sleep(_PAUSE)
+            time.sleep(_PAUSE)
 
     def say(self, line: str) -> None:
         """Report a line about the preparation of a run."""
-        if self._report is not None:
-            self._report(line)
+        if self.report is not None:
+            self.report(line)

@@ -17,12 +17,11 @@ import pytest
 
 from topk_platform.errors import UserError
 from topk_platform.running.cluster import connecting as starting
-from topk_platform.running.cluster.driver_process import interrupts_wait, ray_folder, scratch_folder
+from topk_platform.running.cluster.driver_process import interrupts_wait, scratch_folder
 from topk_studies import digits
 
 HOLD = """
-import sys, tempfile
-tempfile.tempdir = sys.argv[1]
+import sys
 from topk_platform.running.cluster.driver_process import scratch_folder
 with scratch_folder() as folder:
     open(folder + "/something", "w").close()
@@ -32,17 +31,15 @@ with scratch_folder() as folder:
 
 OWN_MOUNTS = ["unshare", "--user", "--map-root-user", "--mount"]
 ENTER = """
-from topk_platform.running.cluster.driver_process import ray_folder, scratch_folder
-with scratch_folder(ray_folder()):
+from topk_platform.running.cluster.driver_process import scratch_folder
+with scratch_folder():
     pass
 """
 
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name in ("RAY_TMPDIR", "TMPDIR"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     return tmp_path
 
 
@@ -54,8 +51,8 @@ def running(*command: str | Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def left_by_a_killed_driver(temporary: Path) -> Path:
-    with running(HOLD, temporary) as other:
+def left_by_a_killed_driver() -> Path:
+    with running(HOLD) as other:
         assert other.stdout is not None
         return Path(other.stdout.readline().strip())
 
@@ -73,7 +70,7 @@ def test_it_is_its_owners_alone_and_nothing_is_left_at_the_end(temporary: Path) 
 
 
 def test_what_a_killed_driver_left_is_swept_and_what_a_living_one_holds_is_not(temporary: Path) -> None:
-    with running(HOLD, temporary) as other:
+    with running(HOLD) as other:
         assert other.stdout is not None
         held = Path(other.stdout.readline().strip())
         with scratch_folder() as folder:
@@ -90,10 +87,10 @@ def test_what_a_killed_driver_left_is_swept_and_what_a_living_one_holds_is_not(t
 def test_what_is_not_of_a_run_of_this_users_stays(temporary: Path) -> None:
     """Of the same name: a folder of the user's, one that others can write to, and a link to what a driver left."""
     (temporary / "topk-studies").mkdir(mode=0o700)
-    left = left_by_a_killed_driver(temporary)
+    left = left_by_a_killed_driver()
     open_to_all = left.rename(temporary / "topk-open")
     open_to_all.chmod(0o777)
-    other = left_by_a_killed_driver(temporary).rename(temporary / "other")
+    other = left_by_a_killed_driver().rename(temporary / "other")
     (temporary / "topk-link").symlink_to(other)
     with scratch_folder():
         pass
@@ -103,7 +100,7 @@ def test_what_is_not_of_a_run_of_this_users_stays(temporary: Path) -> None:
 
 
 def test_what_a_process_of_a_killed_driver_still_uses_stays_until_it_has_ended(temporary: Path) -> None:
-    left = left_by_a_killed_driver(temporary)
+    left = left_by_a_killed_driver()
     code = "import sys; print(flush=True); sys.stdin.read()"
     with running(code, f"--session-dir={left}/r/session") as agent:
         assert agent.stdout is not None
@@ -114,12 +111,12 @@ def test_what_a_process_of_a_killed_driver_still_uses_stays_until_it_has_ended(t
         assert not left.exists()
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused(temporary: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_refused(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (temporary / "file").touch()
-    with (
-        pytest.raises(UserError, match=f"{temporary}/file, must .* RAY_TMPDIR"),
-        scratch_folder(temporary / "file"),
-    ):
+    monkeypatch.setenv("RAY_TMPDIR", str(temporary / "file"))
+    with pytest.raises(UserError, match=f"{temporary}/file, must .* RAY_TMPDIR"), scratch_folder():
         pytest.fail("entered")
 
 
@@ -140,13 +137,21 @@ def test_a_full_disk_and_one_that_is_read_only_are_named_as_that(
     assert f"UserError: the folder for temporary files, {temporary}, must" in output and why in output
 
 
-def test_rays_folder_is_short_enough_for_sockets(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
-    assert ray_folder() == Path("/tmp")
-    monkeypatch.setattr(tempfile, "tempdir", f"/scratch/{'long' * 10}")
-    assert ray_folder() == Path("/tmp")
-    monkeypatch.setenv("RAY_TMPDIR", "/scratch/mine")
-    assert ray_folder() == Path("/scratch/mine")  # Ray itself refuses one that is too long
+def test_its_path_is_short_enough_for_sockets(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the user names is taken as it is; Ray itself refuses one that is too long."""
+    long = temporary / ("long" * 10)
+    long.mkdir()
+    monkeypatch.setenv("RAY_TMPDIR", str(long))
+    with scratch_folder() as folder:
+        assert Path(folder).parent == long
+    monkeypatch.delenv("RAY_TMPDIR")
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with scratch_folder() as folder:
+        assert Path(folder).parent == Path("/tmp")
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        with scratch_folder() as folder:
+            assert Path(folder).parent == Path(short)
 
 
 @pytest.mark.usefixtures("heard")

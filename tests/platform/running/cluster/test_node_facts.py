@@ -13,7 +13,7 @@ import pytest
 
 from topk_platform import Arm, Float, Loss, Model, Recipe, Regime
 from topk_platform.records.storage.store import Store
-from topk_platform.running.cluster.node_facts import Finding, Question, examine, fingerprints, grouped
+from topk_platform.running.cluster.node_facts import Finding, Question, examine, fingerprint, grouped
 from topk_platform.training import environment
 from topk_platform.versions import loaded_version
 
@@ -27,14 +27,18 @@ def an_arm(regime: Regime | None = None, network: str = "linear") -> Arm:
     return Arm(regime or Regime("r", "digits"), Model(network), loss, 1, Recipe(1))
 
 
+def code(*arms: Arm) -> dict[str, str]:
+    return {arm.name: loaded_version(arm) for arm in arms}
+
+
 def about(*arms: Arm, **more: Any) -> Question:
-    code = {arm.name: loaded_version(arm) for arm in arms}
-    return Question("n", arms, code, "", fingerprints(arms, ""), **more)
+    return Question(arms, code(*arms), "", {arm.name: fingerprint(arm, "") for arm in arms}, node="n", **more)
 
 
 def said(question: Question) -> list[tuple[str, str]]:
-    assert all(one.node == "n" and one.remedy for one in examine(question).findings)
-    return [(one.check, one.finding) for one in examine(question).findings]
+    findings = examine(question).findings
+    assert all(item.node == "n" and item.remedy for item in findings)
+    return [(item.check, item.finding) for item in findings]
 
 
 def test_a_sound_machine_says_nothing_but_what_its_bits_depend_on() -> None:
@@ -45,12 +49,16 @@ def test_a_sound_machine_says_nothing_but_what_its_bits_depend_on() -> None:
 @pytest.mark.parametrize(
     ("changes", "check", "named"),
     [
-        ({"arms": [an_arm(network="no_such_lab:net")], "code": {}}, "code", "no_such_lab"),
+        ({"arms": [an_arm(network="no_such_lab:net")]}, "code", "no_such_lab"),
         ({"code": {an_arm().name: "engine 0"}}, "code", "engine: version 0, now "),
         ({"fingerprints": {an_arm().name: "f1"}}, "data", ", the driver's is f1"),
-        ({"arms": [an_arm(BIRDS)], "code": {}, "data": "/nowhere"}, "data", "/nowhere/birds"),
-        ({"store": "/nowhere", "mark": "t"}, "store", "the driver's file is missing"),
-        ({"store": "/proc", "mark": "version"}, "store", "cannot be written"),
+        (
+            {"arms": [an_arm(BIRDS)], "code": code(an_arm(BIRDS)), "data": "/nowhere"},
+            "data",
+            "/nowhere/birds",
+        ),
+        ({"store": Store.open("/nowhere"), "mark": "t"}, "store", "the driver's file is missing"),
+        ({"store": Store.open("/proc"), "mark": "version"}, "store", "cannot be written"),
     ],
 )
 def test_what_is_wrong_is_reported_under_its_check(changes: dict[str, Any], check: str, named: str) -> None:
@@ -60,14 +68,17 @@ def test_what_is_wrong_is_reported_under_its_check(changes: dict[str, Any], chec
 
 def test_all_that_is_wrong_is_reported_at_once(tmp_path: Path) -> None:
     arms = [an_arm(BIRDS), an_arm(replace(BIRDS, name="jays", options={"folder": "jays", "size": 8}))]
-    result = said(Question("n", arms, {}, str(tmp_path), {}, store="/nowhere", mark="t"))
+    question = Question(
+        arms, code(*arms), str(tmp_path), {}, store=Store.open("/nowhere"), mark="t", node="n"
+    )
+    result = said(question)
     assert [check for check, _ in result] == ["data", "data", "store"]
 
 
 def test_a_store_is_seen_and_nothing_is_left(tmp_path: Path, bucket: str) -> None:
     for store in (Store.open(tmp_path), Store.open(bucket)):
         store.create("token", b"")
-        assert said(about(store=store.address, mark="token")) == []
+        assert said(about(store=store, mark="token")) == []
         assert store.files() == ["token"]
 
 
@@ -77,7 +88,7 @@ def test_what_is_the_same_on_several_machines_is_said_once_and_what_is_wrong_fir
         Finding.of("data", "a", "gone"),
         Finding.of("data", "b", "gone"),
     ]
-    result = [(wrong, check, nodes) for (wrong, check, *_), nodes in grouped(findings).items()]
+    result = [(item.wrong, item.check, nodes) for item, nodes in grouped(findings).items()]
     assert result == [(True, "data", ["a", "b"]), (False, "token", ["a"])]
 
 

@@ -134,7 +134,7 @@ def _with_optuna(identity: Identity, version: str) -> Identity:
 
 
 class Nodes:
-    """Ray in the place of nodes that answer in their order; None: one is silent. Each wait takes a second.
+    """Ray in the place of nodes that answer in their order; None: one is silent. Each wait takes all of its time.
 
     Args:
         answers: What each node answers: an environment, what is wrong, or Ray's error.
@@ -142,10 +142,9 @@ class Nodes:
     """
 
     def __init__(self, *answers: Any, late: int = 0) -> None:
-        self.answers, self.late, self.now = answers, late, 0
+        self.answers, self.late, self.now = answers, late, 0.0
         self.asked, self.options = list[Question](), list[dict[str, Any]]()
         self.cancelled, self.messages = list[str](), list[str]()
-        self.patience = Patience(None, self.messages.append, lambda: self.now, lambda _: None)
 
     def nodes(self, needs: dict[str, float]) -> list[dict[str, Any]]:
         assert needs["CPU"] == 1
@@ -164,12 +163,14 @@ class Nodes:
         return question.node
 
     def wait(self, names: list[str], num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
-        assert (num_returns, timeout) == (len(names), 1.0)
-        self.now += 1
+        assert num_returns == len(names)
+        self.now += timeout
         here = [
-            one for one in names if self._answer(one) is not None and (self.now > self.late or one[7] != "0")
+            name
+            for name in names
+            if self._answer(name) is not None and (self.now > self.late or name[7] != "0")
         ]
-        return here, [one for one in names if one not in here]
+        return here, [name for name in names if name not in here]
 
     def _answer(self, name: str) -> Any:
         return self.answers[int(name[7])]
@@ -179,27 +180,28 @@ class Nodes:
             raise answer
         if isinstance(answer, str):
             return Answer(name, [Finding.of(answer, name, "this")], [environment("cpu")])
-        return Answer(name, (), [answer])
+        return Answer(name, [], [answer])
 
     def cancel(self, name: str) -> None:
         self.cancelled.append(name)
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Check a study on made-up nodes; return the nodes, and the error or the environment."""
 
     def checked(
         *answers: Any, wait: float | None = None, mixed: bool = False, **study: Any
     ) -> tuple[Nodes, Any]:
         nodes = Nodes(*answers, late=study.pop("late", 0))
-        nodes.patience.seconds = wait
+        patience = Patience(wait, nodes.messages.append)
         for name in ("remote", "wait", "get", "cancel"):
             monkeypatch.setattr(machines.ray, name, getattr(nodes, name))
-        monkeypatch.setattr(machines, "nodes_for", nodes.nodes)
+        monkeypatch.setattr(machines, "_nodes_for", nodes.nodes)
         monkeypatch.setattr(machines, "NodeAffinitySchedulingStrategy", lambda node, soft: (node, soft))
         try:
-            return nodes, machines.check_nodes(replace(a_study(), **study), None, nodes.patience, mixed=mixed)
+            asked = replace(a_study(), **study), Store.open(tmp_path)
+            return nodes, machines.check_nodes(*asked, patience, mixed=mixed)
         except ClusterError as error:
             return nodes, str(error)
 
@@ -258,8 +260,8 @@ def test_an_answer_takes_neither_a_core_nor_a_gpu(ask: Any) -> None:
 @pytest.mark.parametrize(
     ("answers", "late", "wait", "seconds", "silent"),
     [
-        ([HERE, HERE], 0, None, 1, []),
-        ([HERE, HERE], 60, None, 61, []),
+        ([HERE, HERE], 0, None, 5, []),
+        ([HERE, HERE], 60, None, 300, []),
         ([HERE, None], 0, None, 300, [1]),
         ([HERE, None], 200, 400.0, 400, [1]),
         ([None, None], 0, None, 300, [0, 1]),
@@ -295,8 +297,8 @@ def test_what_nodes_look_for_in_a_store_is_there_meanwhile_and_nothing_is_left(
     tmp_path: Path, bucket: str
 ) -> None:
     for store in (Store.open(tmp_path / "not" / "yet"), Store.open(bucket)):
-        with machines._marked(store) as (address, name):
-            assert name.startswith(".") and Store.open(address).exists(name)
+        with machines._marked(store) as name:
+            assert name.startswith(".") and store.existing.exists(name)
         assert store.existing.files() == []
 
 
@@ -320,7 +322,7 @@ def test_a_server_without_conditional_writes_is_refused(
 def cluster(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
     """The answers of further nodes."""
     others: list[Answer] = []
-    monkeypatch.setattr(machines, "joined", lambda *_: nullcontext())
+    monkeypatch.setattr(machines, "connected", lambda *_: nullcontext())
     monkeypatch.setattr(machines, "is_loopback", lambda _: True)
     monkeypatch.setattr(machines.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address=""))
     asked = lambda question, *_, **__: [examine(replace(question, node="here")), *others]  # noqa: E731
