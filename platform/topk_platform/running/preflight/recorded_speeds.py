@@ -73,6 +73,7 @@ def recorded_seconds(arms: Sequence[ArmProgress]) -> dict[str, float]:
 
     Example:
         >>> from topk_studies import berrada2018_noise
+        >>> from topk_platform.identity import Identity
         >>> study = berrada2018_noise()
         >>> seconds = recorded_seconds([ArmProgress(study, study.arms[0], Identity())])
         >>> [round(each / 3600, 2) for each in seconds.values()]  # 300 epochs of 704 steps
