@@ -4,7 +4,8 @@
 
 Every loss and operator, value and gradient, for each backend that is installed: few and many classes, close and
 spread scores, float64, float32 and half precision, masks, margins, weights, ignored labels and soft targets. Hashes
-hold on one kind of processor and for one version of each package.
+hold on one kind of processor and for one version of each package. Run each version once before: a process that compiles
+kernels may give other last digits than later ones (``topk_losses/_expected/cpu.py``).
 """
 
 from __future__ import annotations
