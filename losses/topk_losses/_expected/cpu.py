@@ -32,9 +32,9 @@ For spread, close, equal, stepped and distant rows, k up to 65 and L up to 20,00
 from those of fine grids and adaptive quadrature by at most 3e-7 for float32 scores and 2e-11 for float64.
 
 *Last digits.* The process that compiles these kernels gives float64 gradients of crowds that differ by up to 4e-13 of
-their value from those of later processes, which read the machine code from disk. That code has copies of the functions
-that are not inlined, under the names of the functions compiled alone, and the compiling process has both. Sums in any
-order (``summing``) may differ between the two. Losses are the same, and the layout of the scores changes nothing.
+their value from those of later processes, which read the machine code from disk. Losses are the same, and the layout of
+the scores changes nothing. Probably the compiling process has two copies of the functions that are not inlined, and may
+sum in another order (``summing``).
 """
 
 from __future__ import annotations
