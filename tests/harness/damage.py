@@ -153,6 +153,7 @@ SPOILED: Mapping[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",
     "truncated": lambda content: content[: len(content) // 2],
     "zeroed": lambda content: bytes(len(content)),
+    "no text": lambda content: content.replace(b"arm_id", b"\xffrm_id"),  # a column's name in a Parquet file
     "a bit": _bits,
 }
 """Damage that a test chooses."""

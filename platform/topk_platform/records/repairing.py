@@ -21,7 +21,7 @@ from topk_platform.records.storage.checked_json import FOLDER, DamagedError, Mar
 from topk_platform.records.storage.checksums import newest
 from topk_platform.records.storage.delta import Writing
 from topk_platform.records.storage.lease import Lease, strays
-from topk_platform.records.storage.opened import Opened, read_parquet
+from topk_platform.records.storage.opened import Opened, check_parquet
 from topk_platform.records.storage.sound import sound_rows
 from topk_platform.records.storage.store import MARK, QUARANTINE, Store
 from topk_platform.records.writer import ledger_schema
@@ -116,8 +116,8 @@ class _Repair:
             self.done.damaged.append(name)
 
     def _is_parquet(self, name: str) -> bool:
-        with suppress(pa.ArrowException, OSError):
-            read_parquet(self.store.read(name))
+        with suppress(pa.ArrowException, OSError, UnicodeDecodeError):
+            check_parquet(self.store.read(name))
             return True
         return False
 

@@ -68,12 +68,15 @@ def write_snapshot(ledger: Ledger, counting: Collection[str]) -> None:
     metadata = {b"topk.schema_version": str(SCHEMA_VERSION).encode(), _CONTENT: _digest(ledger, counting)}
     counts = pc.is_in(trials["key"], pa.array(sorted(counting), pa.string()))
     trials = trials.add_column(1, "counts", counts)
-    with tempfile.TemporaryDirectory() as folder, ledger.stream("epochs") as epochs:
-        for name, batches in ((_EPOCHS, epochs), (_TRIALS, trials.to_reader())):
-            file = Path(folder) / Path(name).name
-            with pq.ParquetWriter(file, batches.schema.with_metadata(metadata), compression="zstd") as writer:
-                for batch in batches:
-                    writer.write_batch(batch.cast(writer.schema))
+    with tempfile.TemporaryDirectory() as folder:
+        made = {name: Path(folder) / Path(name).name for name in (_EPOCHS, _TRIALS)}
+        with ledger.stream("epochs") as epochs:
+            for file, batches in zip(made.values(), (epochs, trials.to_reader()), strict=True):
+                schema = batches.schema.with_metadata(metadata)
+                with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                    for batch in batches:
+                        writer.write_batch(batch.cast(writer.schema))
+        for name, file in made.items():
             ledger.store.write(name, file)
 
 

@@ -80,7 +80,7 @@ def test_a_trial_with_a_damaged_part_runs_again(
 
 
 @pytest.mark.parametrize("kind", ["trials", "epochs"])
-@pytest.mark.parametrize("how", ["empty", "truncated", "missing"])
+@pytest.mark.parametrize("how", ["empty", "truncated", "no text", "missing"])
 def test_a_damaged_part_without_checksums_is_named_and_does_not_pass_as_sound(
     kind: str, how: str, tmp_path: Path, ledger: Ledger, study: Study
 ) -> None:

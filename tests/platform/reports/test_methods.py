@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from topk_platform.reports.methods import methods
 from topk_platform.reports.text_tables import markdown_parts
 from topk_platform.results.from_store import Held
 
-LOSSES = [searched("cross_entropy"), searched("smooth_topk_svm")]
+LINEAR = {"learning_rate": Float(0.01, 1.0)}
+LOSSES = [replace(searched("cross_entropy"), space=LINEAR), searched("smooth_topk_svm")]
 
 
 def held_of(losses: list[Loss], folder: Path, recipe: Recipe) -> Held:
@@ -34,6 +36,7 @@ def text_of(held: Held) -> str:
 LINES = """\
 | model linear | linear |
 | recipe of 2 arms | Recipe(epochs=1, batch_size=64,
+| cross_entropy | learning_rate | 0.01 to 1 | 0.1 |
 | smooth_topk_svm | learning_rate | 0.01 to 1, logarithmic | 0.1 |
 | budget | 1 search of 2 trials; in all: 4 of 4 completed, 0 stopped early, 0 diverged, 0 failed |
 | selection | by top3 on the validation split alone

@@ -33,14 +33,17 @@ def test_on_the_terminal_a_group_has_its_name_once() -> None:
     console = Console(width=80, color_system=None)
     with console.capture() as written:
         console.print(TABLE)
-    _, title, note, _, _, *lines = (line.rstrip() for line in written.get().splitlines())
-    assert (title, note) == ("top-5, %", "A note.")
-    assert [line.split()[0] for line in lines] == [
+    assert [line.rstrip() for line in written.get().splitlines()] == [
+        "",
+        "top-5, %",
+        "A note.",
+        "loss                      mean   mark",
+        "─────────────────────────────────────",
         "clean",
-        "cross_entropy",
-        "ldam",
+        "  cross_entropy     94.7 ± 0.4",
+        "  ldam            * 95.3 ± 0.4   ▲",
         "noise-0.4",
-        "cross_entropy",
+        "  cross_entropy     89.4 ± 0.5",
     ]
 
 

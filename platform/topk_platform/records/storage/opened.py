@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import posixpath
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,9 +26,9 @@ from topk_platform.records.storage.checksums import (
 )
 from topk_platform.records.storage.store import Store
 
-__all__ = ["Opened", "address", "exists", "one_line_errors", "plain", "read_parquet"]
+__all__ = ["Opened", "address", "check_parquet", "exists", "kind_of", "one_line_errors", "plain"]
 
-_FAILURES = (DeltaError, OSError, pa.ArrowException)
+_FAILURES = (DeltaError, OSError, pa.ArrowException, UnicodeDecodeError)  # the last is of a damaged footer
 _PANIC = "PanicException"  # an internal error of the library: not an Exception, and without a public name
 _PATIENCE = {"max_retries": "4", "retry_timeout": "20s"}
 _SOUND: set[tuple[str, str, str]] = set()  # parts that this process has checked: folder, path and checksum
@@ -145,7 +145,7 @@ class Opened:
             StoreError: if a part is damaged or missing; the message has its name.
         """
         known, files = (self.sums.parts if self.sums else {}), self.store.at(self.folder)
-        paths = [path for path in self.parts & known.keys() if _kind(path) in kinds]
+        paths = [path for path in self.parts & known.keys() if kind_of(path) in kinds]
         paths = [path for path in paths if again or (files.root, path, known[path]) not in _SOUND]
         try:
             digests = digest_files(files, paths)
@@ -165,17 +165,15 @@ class Opened:
         Raises:
             StoreError: if the table cannot be read; the message is one line that names the file.
         """
-        rows = self.stream(sql, kinds)
         with self.reading(kinds):
-            return rows.read_all()
+            return self.stream(sql, kinds).read_all()
 
     def stream(self, sql: str, kinds: Collection[str] = ("trials", "epochs")) -> pa.RecordBatchReader:
-        """Return the result of a query as :meth:`query` does, batch by batch; read it in :meth:`reading`."""
+        """Return the result of a query batch by batch; call this and read it within :meth:`reading`."""
         self.check_parts(kinds)
-        with self.reading(kinds):
-            result = QueryBuilder().register("ledger", self.table).execute(sql)
-            # Not by pa.table, which imports pandas and so doubles the time.
-            rows = pa.RecordBatchReader.from_stream(result)
+        result = QueryBuilder().register("ledger", self.table).execute(sql)
+        # Not by pa.table, which imports pandas and so doubles the time.
+        rows = pa.RecordBatchReader.from_stream(result)
         return rows.cast(plain(rows.schema))
 
     @contextmanager
@@ -190,38 +188,42 @@ class Opened:
                 yield
         except StoreError:
             self.check_parts(kinds, again=True)  # a part may have been damaged since it was checked
-            self.check_readable(path for path in self.parts if _kind(path) in kinds)
+            self.check_without_checksums(kinds)
             raise
 
-    def check_readable(self, paths: Iterable[str]) -> None:
-        """Read parts from beginning to end: those of a killed driver's last commit may have no checksums.
+    def check_without_checksums(self, kinds: Collection[str] = ("trials", "epochs")) -> None:
+        """Read the parts that have no checksums from beginning to end: those of a killed driver's last commit.
 
         Args:
-            paths: Their paths in the table's folder.
+            kinds: The kinds of rows.
 
         Raises:
             StoreError: if a part is damaged or missing; the message has its name.
         """
-        for name in sorted(f"{self.folder}/{path}" for path in paths):
+        known = self.sums.parts if self.sums else {}
+        for path in sorted(path for path in self.parts - known.keys() if kind_of(path) in kinds):
+            name = f"{self.folder}/{path}"
             try:
-                read_parquet(self.store.read(name))
+                check_parquet(self.store.read(name))
             except FileNotFoundError:
                 raise damaged(self.store, name, "missing") from None
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise damaged(self.store, name) from error
 
 
-def _kind(path: str) -> str:
+def kind_of(path: str) -> str:
+    """Return the kind of a part's rows, by the part's path in the table's folder."""
     return posixpath.dirname(path).removeprefix("kind=")
 
 
-def read_parquet(content: bytes) -> pa.Table:
-    """Return the rows of a Parquet file, which is read from beginning to end.
+def check_parquet(content: bytes) -> None:
+    """Read a Parquet file from beginning to end.
 
     Raises:
-        ArrowException, OSError: if it is damaged.
+        ArrowException, OSError, UnicodeDecodeError: if it is damaged.
     """
-    return pq.ParquetFile(io.BytesIO(content)).read()
+    for _ in pq.ParquetFile(io.BytesIO(content)).iter_batches():
+        pass
 
 
 def plain(schema: pa.Schema) -> pa.Schema:

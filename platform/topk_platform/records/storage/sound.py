@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import posixpath
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from topk_platform.errors import StoreError
 from topk_platform.records.storage.checked_json import DamagedError
 from topk_platform.records.storage.checksums import LOG, Checksums, damaged_logs, newest
-from topk_platform.records.storage.opened import Opened, plain, read_parquet
+from topk_platform.records.storage.opened import Opened, kind_of, plain
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Trial
 
@@ -118,8 +119,7 @@ def _part(content: bytes, path: str, digest: str) -> pa.Table:
     """
     if digest and sha256(content).hexdigest() != digest:
         raise ValueError("the content does not have its checksum")
-    rows = read_parquet(content)
-    kind = posixpath.dirname(path).removeprefix("kind=")
+    rows, kind = pq.ParquetFile(io.BytesIO(content)).read(), kind_of(path)
     rows = rows.cast(plain(rows.schema))
     return rows.add_column(0, "kind", pa.array([kind] * len(rows), pa.string()))
 

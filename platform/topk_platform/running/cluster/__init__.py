@@ -1,1 +1,1 @@
-"""A Ray cluster: its address, its nodes, how many trials they can run, and the worker that trains trials."""
+"""A Ray cluster: its address, its nodes, and how many trials they can run."""

@@ -62,7 +62,7 @@ def connected(
     Args:
         study: The study, which says what resources a trial needs. Its modules are sent to workers, beside ours.
         address: ``host:port`` or ``auto``.
-        workers: How many trials may run at once, if the caller says so.
+        workers: How many trials may run at once, if the caller says so; only a Ray of our own needs it.
         patience: How long to wait for a head that does not listen yet.
 
     Raises:

@@ -163,7 +163,7 @@ def examine(question: Question) -> Answer:
             if question.store.exists(question.mark):
                 question.store.check_writable()
             else:
-                answer.add("store", f"the driver's file is missing in {question.store.uri} on this machine")
+                answer.add("store", f"the driver's file is missing in {question.store.root} on this machine")
     with answer.checking("gpus" if question.device == "cuda" else "code"):
         answer.environments.extend(_environments(question))
         if question.gpus > len(answer.environments) and question.device == "cuda":

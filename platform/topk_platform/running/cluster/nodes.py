@@ -43,7 +43,6 @@ from topk_platform.versions import loaded_version
 __all__ = ["ask_nodes", "check_cluster", "check_nodes", "cluster_size", "slots"]
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine takes time for its start, image and set-up commands
-_KINDS = ("CPU", "GPU", KIND)
 _QUIET_SECONDS = 5.0  # before a line names the nodes that have not answered
 _ANSWER_SECONDS = 300.0  # the first worker of a node fetches the packages, imports torch and reads the data
 _NAMED = 4  # nodes in a line
@@ -71,8 +70,9 @@ def slots(study: Study, workers: int | None, patience: Patience | None = None) -
         # A trial never spans two nodes.
         if holds := sum(min(fitting(node.get(name, 0), n) for name, n in needs.items()) for node in nodes):
             return holds
-        kinds = [{name: n for name, n in node.items() if name.startswith(_KINDS)} for node in nodes]
-        lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {kinds}"
+        kinds = sorted({name for node in nodes for name in node if name.startswith(KIND)})
+        have = [{name: node.get(name, 0) for name in ("CPU", "GPU", *kinds)} for node in nodes]
+        lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {have}"
         raise NotYetError(lacking + (hint if patience is not None and workers is None else ""))
 
     if patience is None:
@@ -159,7 +159,7 @@ def check_cluster(
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
     """
     driver, seen, mark = Answer(DRIVER), None, ""
-    with ExitStack() as stack:
+    with driver.checking("store", UserError), ExitStack() as stack:
         with driver.checking("store", UserError):
             seen = Store.open(store)
             mark = stack.enter_context(_marked(seen))

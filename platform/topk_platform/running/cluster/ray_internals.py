@@ -16,7 +16,6 @@ from typing import Any
 from topk_platform.running.cluster.driver_process import in_variables
 
 __all__ = [
-    "CLUSTER_VARIABLE",
     "known_heads",
     "lean",
     "leave",
@@ -26,8 +25,8 @@ __all__ = [
     "without_keys",
 ]
 
-CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""The environment variable that keeps Ray on loopback if it is 0 when Ray is imported."""
+# This environment variable keeps Ray on loopback if it is 0 when Ray is imported.
+_CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 
 # The autoscaler, the log monitor, and the dashboard's process, which starts even without a dashboard. A Ray of our own
 # needs none of them, and each takes seconds to import Ray.
@@ -80,7 +79,7 @@ def on_loopback() -> Iterator[None]:
     addresses. Fallback: the environment variable, which counts for processes that import Ray within the block.
     """
     constants = _module("_private.ray_constants")
-    with in_variables({CLUSTER_VARIABLE: "0"}), _replaced(constants, {"ENABLE_RAY_CLUSTER": False}):
+    with in_variables({_CLUSTER_VARIABLE: "0"}), _replaced(constants, {"ENABLE_RAY_CLUSTER": False}):
         yield
 
 

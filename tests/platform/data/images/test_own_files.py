@@ -11,6 +11,7 @@ from made_photos import READERS, Read, by_both_readers, write_photos
 
 from topk_platform import UserError
 from topk_platform.data import image_folder
+from topk_platform.data.folders import folders_below
 
 NAMES = [f"{name}{number}" for name in ("ant", "bee", "cod") for number in range(12)]
 
@@ -124,3 +125,13 @@ def test_names_that_differ_in_their_unicode_form_alone_are_one_class(photos: Pat
     data = read("mine")
     assert set(data.class_names) == {"bee", one}
     assert sum(map(len, data.splits.values())) == 36
+
+
+def test_folders_come_in_the_order_of_their_names_and_a_missing_one_is_empty(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.txt").touch()
+    (tmp_path / "a" / "broken").symlink_to("nowhere")
+    below = [(folder.name, names) for folder, names in folders_below(tmp_path)]
+    assert below[1:] == [("a", ["1.txt", "broken"]), ("b", ["1.txt"]), ("c", ["1.txt"])]
+    assert [*folders_below(tmp_path / "gone")] == []

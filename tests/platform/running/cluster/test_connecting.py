@@ -187,7 +187,7 @@ def test_a_node_that_is_on_its_way_is_waited_for_and_named(monkeypatch: pytest.M
     monkeypatch.setattr(reaching.time, "sleep", lambda _: up.append({"CPU": 3.0}))
     assert slots(a_study(threads=2), None, Patience(report=messages.append)) == 1
     (line,) = messages
-    assert "needs {'CPU': 2}" in line and "[{'CPU': 0.0}]" in line
+    assert "needs {'CPU': 2}" in line and "[{'CPU': 0.0, 'GPU': 0}]" in line
 
 
 def test_a_cluster_that_grows_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:

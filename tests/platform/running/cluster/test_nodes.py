@@ -346,6 +346,21 @@ def test_a_cluster_that_does_not_answer_is_a_finding(tmp_path: Path) -> None:
     assert result.check == "cluster" and result.wrong and "no Ray cluster answers" in result.finding
 
 
+def test_a_store_that_fails_meanwhile_is_a_finding_beside_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = Store.delete
+
+    def fail(store: Store, *names: str) -> None:
+        if names[0].startswith(".seen-"):
+            raise StoreError("the store cannot be written: it is read-only now")
+        delete(store, *names)
+
+    monkeypatch.setattr(Store, "delete", fail)
+    result = machines.check_cluster(a_study(), "127.0.0.1:1", tmp_path / "runs", None, tmp_path)
+    assert [finding.check for finding in result] == ["cluster", "store"]
+
+
 def test_the_command_prints_the_plan_and_what_is_wrong_and_has_an_exit_code(
     cluster: list[Answer],
     tmp_path: Path,

@@ -57,9 +57,9 @@ def test_this_ray_has_what_is_replaced_and_gets_it_back() -> None:
     before = constants.ENABLE_RAY_CLUSTER, node.start_monitor
     with ray_internals.on_loopback(), ray_internals.lean():
         assert not constants.ENABLE_RAY_CLUSTER and node.start_monitor is not before[1]
-        assert os.environ[ray_internals.CLUSTER_VARIABLE] == "0"
+        assert os.environ[ray_internals._CLUSTER_VARIABLE] == "0"
     assert (constants.ENABLE_RAY_CLUSTER, node.start_monitor) == before
-    assert ray_internals.CLUSTER_VARIABLE not in os.environ
+    assert ray_internals._CLUSTER_VARIABLE not in os.environ
 
 
 def test_aws_keys_are_not_sent_to_workers() -> None:
@@ -75,7 +75,7 @@ def test_a_ray_without_these_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ray, "shutdown", lambda: shut.append(True))
     for name in ("lean", "on_loopback", "messages_on_stderr", "without_keys"):
         with getattr(ray_internals, name)():  # the variable counts for processes that import Ray meanwhile
-            assert (ray_internals.CLUSTER_VARIABLE in os.environ) == (name == "on_loopback")
+            assert (ray_internals._CLUSTER_VARIABLE in os.environ) == (name == "on_loopback")
     ray_internals.leave()
     assert shut == [True]
 
