@@ -156,7 +156,8 @@ def known_heads() -> set[str]:
     """
     services = _module("_private.services")
     if hasattr(services, "find_gcs_addresses"):
-        services.find_gcs_addresses.cache_clear()  # the process may have ended meanwhile
+        if hasattr(services.find_gcs_addresses, "cache_clear"):  # not in older versions, which keep none
+            services.find_gcs_addresses.cache_clear()  # the process may have ended meanwhile
         return set(services.find_gcs_addresses())
     folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - where Ray writes it
     noted = Path(folder) / "ray" / "ray_current_cluster"
