@@ -111,6 +111,15 @@ def test_every_number_of_the_sentences_on_what_holds_is_one_of_the_findings() ->
     assert set(re.findall(r"[+-]?\d+\.\d ± \d+\.\d", "\n".join(lines))) == expected
 
 
+def test_the_page_of_letters_counts_the_searches_on_the_convnet() -> None:
+    cell = evidence("letters_again_convnet")[0].table.cells["smooth_topk_svm", "alike-images-5", "top5"]
+    searches = result_tables.rows_of(10, [cell])
+    assert (int((searches > 0).sum()), searches.size) == (8, 10)
+    assert (
+        "In eight of ten searches the SVM is ahead" in (ROOT / "docs" / "results" / "letters.md").read_text()
+    )
+
+
 def test_every_table_of_the_pages_is_made() -> None:
     """No directive without its lines, and none that is misspelt."""
     for page in PAGES:
