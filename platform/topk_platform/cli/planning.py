@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ from topk_platform.cli.consoles import Exit, make_console, print_json
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
+from topk_platform.records.run_notes import lines_on_data
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.cluster.machine import fitting
 from topk_platform.running.cluster.node_facts import DRIVER, Finding, grouped
@@ -26,7 +27,7 @@ from topk_platform.running.plan import plan as plan_study
 from topk_platform.running.preflight.recorded_speeds import GPU, training_images
 from topk_platform.running.views import duration
 from topk_platform.specs import Study
-from topk_platform.specs.checks import first_few, plural
+from topk_platform.specs.checks import plural
 
 __all__ = ["plan", "what_can_be_seen"]
 
@@ -78,17 +79,17 @@ def plan(
 
     planned, findings = None, list[Finding]()
     try:
-        planned = plan_study(
-            requested,
-            store=store,
-            trials=trials,
-            seeds=seeds,
-            only=only,
-            data=data,
-            download=download,
-            workers=workers,
-            begun=partial(_print_begun, console) if console.is_terminal and not json else None,
-        )
+        with nullcontext() if json else console.status("Reading the data and timing a few steps"):
+            planned = plan_study(
+                requested,
+                store=store,
+                trials=trials,
+                seeds=seeds,
+                only=only,
+                data=data,
+                download=download,
+                workers=workers,
+            )
     except UserError as error:
         if address is None:
             raise
@@ -106,11 +107,6 @@ def plan(
         if address is not None:
             _print_findings(console, findings)
     raise typer.Exit(Exit.FAILED if any(finding.wrong for finding in findings) else Exit.DONE)
-
-
-def _print_begun(console: Console, plan: Plan) -> None:
-    left = f"{plural(len(plan.arms), 'arm')}, {plural(plan.left, 'trial')} left"
-    console.print(f"{plan.study.name}: {left}; the data are read and a few steps are timed", highlight=False)
 
 
 def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
@@ -149,13 +145,12 @@ def _plan_data(plan: Plan) -> dict[str, Any]:
         }
         for arm in plan.arms
     ]
-    totals = ("left", "along", "seconds", "workers", "elapsed", "search_workers", "confirm_workers")
     return {
         "study": plan.study.name,
-        **{name: getattr(plan, name) for name in totals},
-        "outdated": plan.outdated,
-        "samples": plan.samples,
-        "notes": plan.notes,
+        **{name: _total(plan, name) for name in ("left", "along", "search_workers", "confirm_workers")},
+        **{name: getattr(plan, name) for name in ("seconds", "workers", "elapsed", "outdated")},
+        "samples": [note.samples for note in plan.data.values()],
+        "notes": _notes(plan),
         "lacking": plan.lacking,
         "arms": arms,
     }
@@ -165,20 +160,30 @@ def _print_plan(console: Console, plan: Plan, only: Sequence[str], given: Mappin
     """Print a plan; ``only`` and ``given`` are what the user typed, for suggested commands."""
     run = command("run", plan.study, *only_words(only), given=given)
     console.print(_arms(plan))
-    along = f" and {plan.along} more that are trained too, because ensembles are trained as a whole"
+    more = _total(plan, "along")
+    along = f" and {more} more that are trained too, because ensembles are trained as a whole"
     seconds = f", about {duration(plan.seconds)} of training on one worker at most"
     seconds = "" if plan.left and not plan.seconds else seconds
     lines = [
         *_lacking(plan),
         *_samples(plan, run),
-        *(f"Note: {note}" for note in plan.notes),
-        f"{plural(plan.left, 'trial')} left{along if plan.along else ''}{seconds}",
+        *(f"Note: {note}" for note in _notes(plan)),
+        f"{plural(plan.left, 'trial')} left{along if more else ''}{seconds}",
         *(f"Trained again: {reason}" for reason in plan.outdated),
     ]
     if plan.left:
         lines += [_expected(plan) if seconds else "", f"At most {_feeds(plan)} can be busy at once"]
     for line in filter(None, lines):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _total(plan: Plan, count: str) -> int:
+    """Return a count of :class:`ArmProgress`, by its name, over all arms."""
+    return sum(getattr(arm, count) for arm in plan.arms)
+
+
+def _notes(plan: Plan) -> list[str]:
+    return lines_on_data((name, text) for name, data in plan.data.items() for text in data.notes)
 
 
 def _arms(plan: Plan) -> Table:
@@ -201,8 +206,6 @@ def _arms(plan: Plan) -> Table:
 def _lacking(plan: Plan) -> Iterator[str]:
     """Yield what this machine lacks, and where the times come from instead of it."""
     yield from (f"Missing here: {what}" for what in plan.lacking)
-    if plan.lacking and plan.untimed:
-        yield f"No time is known of {first_few(plan.untimed, 1)}"
     if plan.lacking and plan.seconds:
         yield f"Times without an ended trial are as recorded on one {GPU}"
 
@@ -227,15 +230,11 @@ def _expected(plan: Plan) -> str:
 
 def _samples(plan: Plan, run: str) -> Iterator[str]:
     """Yield a line for each set of regimes with the same numbers of samples."""
-    if not plan.samples and not plan.lacking:
+    if not plan.data and not plan.lacking:
         yield f"The data were not read, because nothing is left to run; `{run}` checks whether they have changed"
-    alike: dict[str, list[str]] = {}
-    for samples in plan.samples:
-        alike.setdefault(str(samples), []).append(samples.regime)
-    for text, regimes in alike.items():
-        yield f"{', '.join(regimes)}: {text}"
-    if plan.samples and plan.left:
-        least = min(plan.samples, key=lambda samples: samples.test)
+    yield from lines_on_data((name, str(data.samples)) for name, data in plan.data.items())
+    if plan.data and plan.left:
+        least = min((data.samples for data in plan.data.values()), key=lambda samples: samples.test)
         yield f"W{what_can_be_seen(least.test, grouped=bool(least.groups))[1:]}"
 
 
@@ -262,7 +261,7 @@ def what_can_be_seen(tested: int, *, grouped: bool = False) -> str:
 
 
 def _feeds(plan: Plan) -> str:
-    parts = {"search": plan.search_workers, "confirmation": plan.confirm_workers}
+    parts = {"search": _total(plan, "search_workers"), "confirmation": _total(plan, "confirm_workers")}
     return " and ".join(f"{_workers(plan.study, n)} in the {name}" for name, n in parts.items() if n)
 
 

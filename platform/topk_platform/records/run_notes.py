@@ -11,8 +11,9 @@ from typing import Any
 from topk_platform.records.storage.checked_json import read_checked, with_checksum
 from topk_platform.records.storage.store import Store
 
-__all__ = ["DATA", "DataNote", "OpenTrial", "Samples", "Unfinished", "note_data", "read_data"]
+__all__ = ["DataNote", "OpenTrial", "Samples", "Unfinished", "lines_on_data", "note_data", "read_data"]
 
+_DATA = "data.json"
 _LEFT = "undone.json"
 
 
@@ -91,10 +92,6 @@ class Unfinished:
         return Unfinished((*{**left, **{trial.key: trial for trial in trials}}.values(),), tracking)
 
 
-DATA = "data.json"
-"""The name of the file in a study's folder."""
-
-
 @dataclass(frozen=True)
 class Samples:
     """A regime's numbers of samples, after its conditions.
@@ -143,24 +140,35 @@ class DataNote:
     """The note on a regime's data.
 
     Args:
-        of: A hash of the data and the conditions from which the numbers were counted.
         samples: The numbers of samples.
         names: The names of the classes; empty if the dataset has none.
-        notes: Sentences on the data that a user should know, such as images in two splits.
+        notes: Sentences on the data that a user should know, such as on classes that a split lacks.
     """
 
-    of: str
     samples: Samples
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
+def lines_on_data(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each different text, after the names of the regimes for which it holds.
+
+    Example:
+        >>> lines_on_data([("clean", "ten classes"), ("tail", "ten classes")])
+        ['clean, tail: ten classes']
+    """
+    regimes: dict[str, list[str]] = {}
+    for regime, text in texts:
+        regimes.setdefault(text, []).append(regime)
+    return [f"{', '.join(names)}: {text}" for text, names in regimes.items()]
+
+
 def note_data(store: Store, notes: Mapping[str, DataNote]) -> None:
     """Write notes on regimes into a study's folder. They replace earlier notes on the same regimes."""
-    if not notes:
-        return
-    content = {name: dataclasses.asdict(note) for name, note in {**read_data(store), **notes}.items()}
-    store.write(DATA, with_checksum(content))
+    before = read_data(store)
+    if (now := {**before, **notes}) != before:
+        content = {name: dataclasses.asdict(note) for name, note in now.items()}
+        store.write(_DATA, with_checksum(content))
 
 
 def read_data(store: Store) -> dict[str, DataNote]:
@@ -170,9 +178,9 @@ def read_data(store: Store) -> dict[str, DataNote]:
         DamagedError: if the file is damaged.
         StoreError: if it cannot be read.
     """
-    return read_checked(store, DATA, lambda content: {n: _note(f) for n, f in content.items()}) or {}
+    return read_checked(store, _DATA, lambda content: {n: _note(f) for n, f in content.items()}) or {}
 
 
 def _note(fields: Mapping[str, Any]) -> DataNote:
     texts = {name: tuple(fields.get(name, ())) for name in ("names", "notes")}
-    return DataNote(fields["of"], Samples(**fields["samples"]), **texts)
+    return DataNote(Samples(**fields["samples"]), **texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,7 @@ from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import forget
 from topk_platform.records.per_image import read_all_ranks
 from topk_platform.records.recorded import as_recorded, finished_before, note_plan, read_plan
-from topk_platform.records.run_notes import Unfinished
+from topk_platform.records.run_notes import DataNote, Unfinished, lines_on_data, note_data
 from topk_platform.records.storage.lease import check_undriven
 from topk_platform.records.storage.store import Store
 from topk_platform.records.writer import Writer
@@ -92,7 +92,9 @@ def run(
     check_undriven(ledger.store)
     whole = as_recorded(whole, ledger)
     part = options.part(whole)
-    from topk_platform.data import data_at  # noqa: PLC0415 - torch: errors in the arguments are reported before
+    # These load torch: errors in the arguments are reported before.
+    from topk_platform.data import data_at  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import data_notes  # noqa: PLC0415
 
     view = (
         nullcontext(progress)
@@ -100,17 +102,19 @@ def run(
         else view_on(own_console() if progress and not options.tune_table else None)
     )
     with view as show, data_at(options.data):
-        counted = _checked(ledger, whole, part, options, waiting or warnings.warn)
+        counted = _checked(ledger, whole, part, options)
+        data = data_notes(part)
+        for line in lines_on_data((name, text) for name, note in data.items() for text in note.notes):
+            (waiting or warnings.warn)(f"Note: {line}")
         feed = None if mlflow is None else Feed(mlflow, ledger, store.local)
-        return _Run(counted, store, feed, pictures, Patience(options.wait, waiting), show, callbacks).run()
+        return _Run(
+            counted, data, store, feed, pictures, Patience(options.wait, waiting), show, callbacks
+        ).run()
 
 
-def _checked(
-    ledger: Ledger, whole: Study, part: Study, options: RunOptions, notify: Callable[[str], object]
-) -> Counted:
-    """Check the study and its data, notify of classes without samples, and return what of the ledger counts now."""
+def _checked(ledger: Ledger, whole: Study, part: Study, options: RunOptions) -> Counted:
+    """Check the study and its data, and return what of the ledger counts now."""
     from topk_platform.running.preflight.arm_checks import check_device, check_imported  # noqa: PLC0415 - torch
-    from topk_platform.running.preflight.training_splits import notes_on_data  # noqa: PLC0415 - torch
 
     check_imported(part)
     if options.address is None:
@@ -118,8 +122,6 @@ def _checked(
     rows = StudyRows(ledger, whole.arms)
     counted = Counted(rows, whole, part, options, expected(part, ledger, options))
     counted.check(options.download)
-    for note in notes_on_data(part):
-        notify(f"Note: {note}")
     return counted
 
 
@@ -129,6 +131,7 @@ class _Run:
 
     Args:
         counted: What counts of the ledger, for the part of the study and the options of the run.
+        data: The notes on the data of its regimes.
         store: The store.
         feed: Fills MLflow; None for no MLflow.
         pictures: Makes the report and the plots for MLflow; None for none.
@@ -138,6 +141,7 @@ class _Run:
     """
 
     counted: Counted
+    data: Mapping[str, DataNote]
     store: Store
     feed: Feed | None
     pictures: Pictures | None
@@ -178,9 +182,7 @@ class _Run:
         self.ledger.identify({**last_counted(self.ledger, self.whole), **self.counted.identities})
         noted = finished_before(read_plan(self.folder), self.part, self._has_ended)
         note_plan(self.folder, noted, self.options.data)
-        from topk_platform.running.preflight.training_splits import note_samples  # noqa: PLC0415 - torch
-
-        note_samples(self.folder, self.part, self.counted.identities)
+        note_data(self.folder, self.data)
 
     def _has_ended(self, study: Study) -> bool:
         counted = self.counted.identities

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from topk_platform.errors import MissingDataError, UserError
 from topk_platform.protocol import ArmProgress, Durations, StudyProgress
 from topk_platform.records.history import StudyRows, last_counted, progress_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import as_recorded
+from topk_platform.records.run_notes import DataNote
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.machine import local_workers
 from topk_platform.running.counted import Counted, outdated
@@ -19,9 +19,6 @@ from topk_platform.running.preflight.recorded_speeds import recorded_seconds
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
-
-if TYPE_CHECKING:
-    from topk_platform.running.preflight.training_splits import Samples
 
 __all__ = ["Plan", "plan"]
 
@@ -36,8 +33,8 @@ class Plan:
         durations: How long their trainings take.
         workers: How many workers it is planned for.
         outdated: Why recorded trials of unfinished arms do not count and are trained again.
-        samples: The numbers of samples of each regime; empty if nothing is left to run, because then no data are read.
-        notes: Lines about classes that a split lacks, such as those that label noise empties.
+        data: What is to know of the data of each regime, by its name: its numbers of samples, and notes such as on
+            classes that a split lacks. It is empty if nothing is left to run, because then no data are read.
         lacking: What this machine lacks to run the study, its GPU first, then its data; times then come from recorded
             speeds, see :mod:`~topk_platform.running.preflight.recorded_speeds`.
     """
@@ -47,8 +44,7 @@ class Plan:
     durations: Durations
     workers: int
     outdated: tuple[str, ...] = ()
-    samples: tuple[Samples, ...] = ()
-    notes: tuple[str, ...] = ()
+    data: Mapping[str, DataNote] = field(default_factory=dict)
     lacking: tuple[str, ...] = ()
 
     @property
@@ -60,11 +56,6 @@ class Plan:
     def left(self) -> int:
         """How many trials have not ended."""
         return self.progress.left
-
-    @property
-    def along(self) -> int:
-        """How many trials are trained although they were not requested: ensembles are trained as a whole."""
-        return sum(arm.along for arm in self.arms)
 
     @property
     def seconds(self) -> float:
@@ -80,33 +71,12 @@ class Plan:
         return self.durations.of(arm.arm_id) / arm.arm.protocol.ensemble
 
     @property
-    def untimed(self) -> list[str]:
-        """The names of the arms with trials left of which no time is known."""
-        return [arm.arm.name for arm in self.arms if arm.left and not self.durations.of(arm.arm_id)]
-
-    @property
     def elapsed(self) -> float:
         """The expected seconds until all trials have ended on its number of workers."""
         return self.progress.seconds(self.durations, self.workers)
 
-    @property
-    def search_workers(self) -> int:
-        """The most workers that the searches can keep busy; more would idle while trials wait for others."""
-        return sum(arm.search_workers for arm in self.arms)
 
-    @property
-    def confirm_workers(self) -> int:
-        """The most workers that the confirmations can keep busy."""
-        return sum(arm.confirm_workers for arm in self.arms)
-
-
-def plan(
-    study: Study,
-    options: RunOptions | None = None,
-    *,
-    begun: Callable[[Plan], object] | None = None,
-    **given: Any,
-) -> Plan:
+def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:
     """Return what is done and what is left of a study; nothing is written and no worker started.
 
     For arms without ended trials, the expected time comes from a few steps on this machine, timed once for all arms
@@ -120,7 +90,6 @@ def plan(
     Args:
         study: The study.
         options: The options of the run that is planned.
-        begun: Called with what is known without the data, before they are read, which can take minutes.
         given: Options by their names, in place of those in ``options``.
 
     Raises:
@@ -136,8 +105,6 @@ def plan(
     counted = Counted(rows, part, part, RunOptions(workers=options.workers), last_counted(ledger, part))
     if len(counted.finished()) == len(part.arms):
         return _plan(counted, lambda _: {})
-    if begun is not None:
-        begun(Plan(part, counted.progress(), Durations(), options.workers or 1))
     return _plan_with_data(counted, options)
 
 
@@ -147,29 +114,24 @@ def _plan_with_data(counted: Counted, options: RunOptions) -> Plan:
     from topk_platform.data import data_at  # noqa: PLC0415
     from topk_platform.running.preflight.arm_checks import check_device  # noqa: PLC0415
     from topk_platform.running.preflight.timing import trial_seconds  # noqa: PLC0415
-    from topk_platform.running.preflight.training_splits import Samples, notes_on_data, samples_of  # noqa: PLC0415
+    from topk_platform.running.preflight.training_splits import data_notes  # noqa: PLC0415
 
-    study, lacking = counted.part, list[str]()
+    study, lacking, data = counted.part, list[str](), dict[str, DataNote]()
     if not all(history.ended_seconds() for history in counted.histories().values()):
-        with _noted(lacking, UserError):
+        try:
             check_device(study)
-    here, samples, notes = not lacking, tuple[Samples, ...](), tuple[str, ...]()
+        except UserError as error:
+            lacking.append(str(error))
     with data_at(options.data):
-        with _noted(lacking, MissingDataError):
-            counted.check(options.download and here)
-            samples, notes = samples_of(study), notes_on_data(study)
+        try:
+            counted.check(options.download and not lacking)
+            data = data_notes(study)
+        except MissingDataError as error:
+            lacking.append(str(error))
         made = _plan(counted, recorded_seconds if lacking else trial_seconds)
     left = [arm.arm_id for arm in made.arms if arm.left]
     why = tuple(outdated(study, counted.rows.ledger, counted.identities, left))
-    return replace(made, outdated=why, samples=samples, notes=notes, lacking=tuple(lacking))
-
-
-@contextmanager
-def _noted(lacking: list[str], kind: type[UserError]) -> Iterator[None]:
-    try:
-        yield
-    except kind as error:
-        lacking.append(str(error))
+    return replace(made, outdated=why, data=data, lacking=tuple(lacking))
 
 
 def _plan(counted: Counted, guess: Callable[[Sequence[ArmProgress]], Mapping[str, float]]) -> Plan:

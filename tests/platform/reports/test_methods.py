@@ -66,7 +66,7 @@ def test_they_say_what_the_ledger_knows(tmp_path: Path) -> None:
 def test_numbers_of_samples_are_those_that_a_run_noted(tmp_path: Path, samples: Samples, line: str) -> None:
     note_data(
         Store.open(tmp_path).at("light"),
-        {"r": DataNote("of", samples, notes=("2 images are in two splits",))},
+        {"r": DataNote(samples, notes=("2 images are in two splits",))},
     )
     text = text_of(held_of(LOSSES, tmp_path, Recipe(1)))
     assert f"| r | digits | none {line}" in text and "r: 2 images are in two splits." in text

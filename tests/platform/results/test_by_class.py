@@ -88,9 +88,7 @@ def test_shares_are_those_of_counting_every_image(store: Path) -> None:
 
 def test_names_are_those_that_the_run_noted(store: Path) -> None:
     assert [row.name for row in results(store)[:3]] == ["0", "1", "2"]
-    note_data(
-        Store.open(store).at("s"), {"r": DataNote("of", Samples("r", 9, 9, 7, 3, 3, 3), ("O", "Q", "o"))}
-    )
+    note_data(Store.open(store).at("s"), {"r": DataNote(Samples("r", 9, 9, 7, 3, 3, 3), ("O", "Q", "o"))})
     first = results(store)[0]
     assert (first.name, first.confused_name) == ("O", "Q")
 

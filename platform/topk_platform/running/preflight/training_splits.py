@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,41 +11,38 @@ from torch import Generator, Tensor
 from topk_platform.data import Dataset, apply_conditions, load, shot_words, shots
 from topk_platform.data.conditions import conditioned
 from topk_platform.errors import UserError
-from topk_platform.identity import Identity
-from topk_platform.records.run_notes import DataNote, Samples, note_data, read_data
-from topk_platform.records.storage.store import Store
+from topk_platform.records.run_notes import DataNote, Samples
 from topk_platform.references import is_reference
-from topk_platform.specs import Arm, Regime, Repeats, Study, TrainFraction, digest
+from topk_platform.specs import Arm, Regime, Repeats, Study, TrainFraction
 from topk_platform.specs.checks import first_few
 from topk_platform.specs.codec import stream_seed
 from topk_platform.specs.metric_names import GROUPS, accuracy_k
 
-__all__ = ["Draws", "Samples", "note_samples", "notes_on_data", "samples_of", "streams", "trained_on"]
+__all__ = ["Draws", "data_notes", "trained_on"]
+
+_UNLEARNED = (
+    "Such classes, as drawn for the first search, cannot be learned, and losses that take class counts take 1 for "
+    "them. Less label noise or more samples of each class avoid it"
+)
 
 
-def streams(study: Study, seed: int = 0) -> Callable[[str], Generator]:
-    """Return a function from a role to its random stream, in trials of a seed.
-
-    Args:
-        study: The study, whose root seed decides the streams.
-        seed: 0 for the first search; see :class:`~topk_platform.specs.Repeats`.
-    """
+def _streams(study: Study, seed: int = 0) -> Callable[[str], Generator]:
+    """Return a function from a role to its random stream, in trials of a seed."""
     return lambda role: Generator().manual_seed(stream_seed(study.seed, seed, role))
 
 
-def trained_on(study: Study, regime: Regime, seed: int = 0, *, conditions: bool = True) -> Dataset:
+def trained_on(study: Study, regime: Regime, seed: int = 0) -> Dataset:
     """Return the data that trials of a seed train on, on the CPU.
 
     Args:
         study: The study, whose root seed decides what is drawn.
         regime: One of its regimes.
         seed: 0 for the first search; see :class:`~topk_platform.specs.Repeats`.
-        conditions: Whether to apply the regime's conditions.
 
     Raises:
         UserError: if the data cannot be read, or a condition cannot be applied.
     """
-    return apply_conditions(load(regime), regime.conditions if conditions else (), streams(study, seed))
+    return apply_conditions(load(regime), regime.conditions, _streams(study, seed))
 
 
 @dataclass(frozen=True)
@@ -123,51 +120,8 @@ def _empty_group(arm: Arm, metric: str, counts: Tensor, seed: int) -> UserError:
     )
 
 
-def notes_on_data(study: Study) -> tuple[str, ...]:
-    """Return a line for each problem of the data that does not stop a study, such as classes that a split lacks.
-
-    Args:
-        study: The study, whose data are read unless this process has read them.
-    """
-    alike: dict[str, list[str]] = {}
-    for regime in {arm.regime.name: arm.regime for arm in study.arms}.values():
-        for text in _notes(study, regime):
-            alike.setdefault(text, []).append(regime.name)
-    return tuple(f"{', '.join(regimes)}: {text}" for text, regimes in alike.items())
-
-
-def _notes(study: Study, regime: Regime) -> Iterator[str]:
-    data = trained_on(study, regime)
-    before = (
-        trained_on(study, regime, conditions=False).class_counts if regime.conditions else data.class_counts
-    )
-    yield from data.notes
-    if emptied := _named(data, (data.class_counts == 0) & (before > 0)):
-        yield (
-            f"label noise leaves {emptied}, as drawn for the first search. Such classes cannot be "
-            "learned, and losses that take class counts take 1 for them. Less noise or more samples of each class "
-            "avoid it"
-        )
-    if empty := _named(data, before == 0):
-        yield f"the data leave {empty}. Such classes cannot be learned"
-    for name, split in (("validation", data.validation), ("test", data.test)):
-        if empty := _named(data, torch.bincount(split.labels, minlength=data.classes) == 0, name):
-            yield f"the data leave {empty}. Its macro metrics are means over the other classes"
-
-
-def _named(data: Dataset, lacking: Tensor, split: str = "training") -> str:
-    numbers = lacking.nonzero()[:, 0].tolist()
-    if not numbers:
-        return ""
-    names = data.class_names or range(data.classes)
-    return (
-        f"{len(numbers)} of {data.classes} classes without a {split} sample: "
-        f"{first_few([str(names[number]) for number in numbers])}"
-    )
-
-
-def samples_of(study: Study) -> tuple[Samples, ...]:
-    """Return the numbers of samples of each regime of a study, in its order.
+def data_notes(study: Study) -> dict[str, DataNote]:
+    """Return what a user should know of the data of each regime of a study, by the regime's name, in its order.
 
     If data are drawn, or label noise moves samples between classes, the numbers are those of the first search.
 
@@ -176,35 +130,16 @@ def samples_of(study: Study) -> tuple[Samples, ...]:
 
     Example:
         >>> from topk_studies import letters_quick
-        >>> data = samples_of(letters_quick())[0]
+        >>> data = next(iter(data_notes(letters_quick()).values())).samples
         >>> data.train, data.validation, data.test, data.groups
         (2368, 3100, 9920, '160 typefaces')
     """
     regimes = {arm.regime.name: arm.regime for arm in study.arms}
-    return tuple(_samples(study, regime)[0] for regime in regimes.values())
+    return {name: _note(study, regime) for name, regime in regimes.items()}
 
 
-def note_samples(store: Store, study: Study, identities: Mapping[str, Identity]) -> None:
-    """Note the numbers of samples of a study's regimes and the names of their classes in its folder.
-
-    Regimes whose data and conditions are those of the last note are not read again.
-
-    Args:
-        store: The study's folder.
-        study: The study.
-        identities: The arms' data, by arm ID.
-    """
-    noted, notes = read_data(store), {}
-    for name, arm in {arm.regime.name: arm for arm in study.arms}.items():
-        data = identities[study.arm_id(arm)].dataset_fingerprint
-        source = digest((data, arm.regime.conditions, study.seed))
-        if name not in noted or noted[name].of != source:
-            notes[name] = DataNote(source, *_samples(study, arm.regime))
-    note_data(store, notes)
-
-
-def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...], tuple[str, ...]]:
-    data, wrong = conditioned(load(regime), regime.conditions, streams(study))
+def _note(study: Study, regime: Regime) -> DataNote:
+    data, wrong = conditioned(load(regime), regime.conditions, _streams(study))
     groups = data.test.groups
     samples = Samples(
         regime.name,
@@ -218,4 +153,19 @@ def _samples(study: Study, regime: Regime) -> tuple[Samples, tuple[str, ...], tu
         shots=shot_words(data.class_counts),
         wrong=wrong,
     )
-    return samples, data.class_names, data.notes
+    return DataNote(samples, data.class_names, (*data.notes, *_lacking_classes(data)))
+
+
+def _lacking_classes(data: Dataset) -> Iterator[str]:
+    """Yield a sentence for each split that lacks classes, which does not stop a study."""
+    names = data.class_names or range(data.classes)
+    partly = "Its macro metrics are means over the other classes"
+    for name, split, so in (
+        ("training", data.train, _UNLEARNED),
+        ("validation", data.validation, partly),
+        ("test", data.test, partly),
+    ):
+        lacking = (torch.bincount(split.labels, minlength=data.classes) == 0).nonzero()[:, 0].tolist()
+        if lacking:
+            few = first_few([str(names[number]) for number in lacking])
+            yield f"the {name} split lacks {len(lacking)} of {data.classes} classes: {few}. {so}"

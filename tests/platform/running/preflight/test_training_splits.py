@@ -13,20 +13,13 @@ from made_studies import searched, small_study
 
 from topk_platform import LabelNoise, LongTail, Protocol, Regime, Study, TrainFraction, UserError, run
 from topk_platform.data import Dataset, load
-from topk_platform.identity import Identity
 from topk_platform.records.history import progress_of, read_history
 from topk_platform.records.ledger import Ledger
-from topk_platform.records.run_notes import read_data
+from topk_platform.records.run_notes import note_data, read_data
 from topk_platform.records.storage.store import Store
 from topk_platform.running.preflight import training_splits
 from topk_platform.running.preflight.arm_checks import check_study
-from topk_platform.running.preflight.training_splits import (
-    Draws,
-    note_samples,
-    notes_on_data,
-    samples_of,
-    trained_on,
-)
+from topk_platform.running.preflight.training_splits import Draws, data_notes, trained_on
 from topk_platform.specs import Trial
 from topk_platform.training import finish, run_trials
 from topk_platform.training.setup import dataset_of
@@ -116,16 +109,16 @@ def test_plan_and_run_name_the_classes_that_noise_empties(
     counts = trained_on(study, study.arms[0].regime).class_counts
     empty = (counts == 0).nonzero()[:, 0].tolist()
     assert len(empty) > 5
-    (note,) = notes_on_data(study)
-    begins = f"noisy: label noise leaves {len(empty)} of 900 classes"
+    (note,) = data_notes(study)["noisy"].notes
+    begins = f"the training split lacks {len(empty)} of 900 classes: "
     assert note.startswith(begins) and all(f"emoji {label}" in note for label in empty[:5])
     code, out, _ = topk("plan", "emoji_lab:noisy", "--store", str(tmp_path / "runs"))
-    assert code == 0 and f"Note: {begins}" in out.replace("\n", " ")
+    assert code == 0 and f"Note: noisy: {begins}" in out.replace("\n", " ")
     notes: list[str] = []
     monkeypatch.setattr("topk_platform.running.loop._Run.run", lambda _: None)  # Ray's part
     run(study, store=tmp_path / "runs", mlflow="none", progress=False, waiting=notes.append)
-    assert notes == [f"Note: {note}"]
-    with pytest.warns(UserWarning, match="Note: noisy: label noise leaves"):
+    assert notes == [f"Note: noisy: {note}"]
+    with pytest.warns(UserWarning, match="Note: noisy: the training split lacks"):
         run(study, store=tmp_path / "runs", mlflow="none", progress=False)
 
 
@@ -144,15 +137,15 @@ def test_the_group_accuracy_of_no_group_is_refused_with_thresholds_and_counts() 
 
 
 def test_a_plan_says_why_group_accuracies_are_empty() -> None:
-    assert notes_on_data(emoji(noise=0.0)) == ()
-    (data,) = samples_of(emoji(noise=0.0))
-    assert "900 classes of 3 to 6 training samples; classes: 900 few-shot" in str(data)
+    (data,) = data_notes(emoji(noise=0.0)).values()
+    assert "900 classes of 3 to 6 training samples; classes: 900 few-shot" in str(data.samples)
+    assert data.notes == ()
 
 
 def test_the_classes_that_validation_lacks_are_named_and_trained(tmp_path: Path) -> None:
     study = emoji("cross_entropy", noise=0.0, classes=40, lacking=39)
-    (note,) = notes_on_data(study)
-    assert "39 of 40 classes without a validation sample: emoji 0, " in note
+    (note,) = data_notes(study)["noisy"].notes
+    assert note.startswith("the validation split lacks 39 of 40 classes: emoji 0, ")
     (trial,) = next_trials(study, tmp_path)
     (record,) = finish(run_trials([trial]))
     assert record.status == "completed", record.reason
@@ -204,9 +197,9 @@ def test_arms_share_the_draws_of_their_regime_and_draw_no_more_than_they_need(
     """None: by two searches, each with its confirmations."""
     seeds: list[int] = []
 
-    def counted(study: Study, of: Regime, seed: int = 0, **options: bool) -> Dataset:
+    def counted(study: Study, of: Regime, seed: int = 0) -> Dataset:
         seeds.append(seed)
-        return trained_on(study, of, seed, **options)
+        return trained_on(study, of, seed)
 
     monkeypatch.setattr(training_splits, "trained_on", counted)
     study = sampled(regime, 2, metric) if regime is not None else twice_searched(metric)
@@ -223,38 +216,16 @@ def twice_searched(metric: str) -> Study:
     return small_study(searched(), trials=2, seeds=4, **how)
 
 
-def a_study(ratio: float) -> Study:
-    regimes = ["plain", Regime("tail", "digits", (LongTail(ratio),))]
-    return small_study(regimes=regimes, models=["linear"], k=2, seeds=1)
-
-
-def identities(study: Study) -> dict[str, Identity]:
-    return {study.arm_id(arm): Identity("code", load(arm.regime).fingerprint) for arm in study.arms}
-
-
 def test_a_run_notes_what_training_sees(tmp_path: Path) -> None:
-    study, store = a_study(10.0), Store.open(tmp_path)
-    note_samples(store, study, identities(study))
+    regimes = ["plain", Regime("tail", "digits", (LongTail(10.0),))]
+    study, store = small_study(regimes=regimes, models=["linear"], k=2, seeds=1), Store.open(tmp_path)
+    note_data(store, data_notes(study))
     notes = read_data(store)
-    assert tuple(note.samples for note in notes.values()) == samples_of(study)
+    assert notes == data_notes(study)
     digits = load(study.arms[0].regime)
     assert notes["plain"].samples.test == len(digits.test) and notes["plain"].names == digits.class_names  # type: ignore[union-attr]
     tail = notes["tail"].samples
     assert tail.train < notes["plain"].samples.train and tail.most == pytest.approx(10 * tail.fewest, rel=0.1)
-
-
-def test_only_what_has_changed_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, read = Store.open(tmp_path), []
-    kept = training_splits._samples
-
-    def noting(study: Study, regime: Regime) -> object:
-        read.append(regime.name)
-        return kept(study, regime)
-
-    monkeypatch.setattr(training_splits, "_samples", noting)
-    for ratio in (10.0, 10.0, 20.0):
-        note_samples(store, a_study(ratio), identities(a_study(ratio)))
-    assert read == ["plain", "tail", "tail"]
 
 
 def test_wrong_labels_are_counted_in_the_data() -> None:
@@ -263,6 +234,7 @@ def test_wrong_labels_are_counted_in_the_data() -> None:
         Regime("half", "digits", (LongTail(5.0), LabelNoise(0.5))),
         "clean",
     ]
-    whole, half, clean = samples_of(small_study(regimes=regimes, k=2))
-    assert clean.wrong == 0.0  # of five classes a label is drawn, and one of them is right
-    assert 0.75 < whole.wrong < 0.85 and 0.35 < half.wrong < 0.45
+    notes = data_notes(small_study(regimes=regimes, k=2))
+    whole, half, clean = (notes[name].samples.wrong for name in ("all", "half", "clean"))
+    assert clean == 0.0  # of five classes a label is drawn, and one of them is right
+    assert 0.75 < whole < 0.85 and 0.35 < half < 0.45
