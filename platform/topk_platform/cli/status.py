@@ -135,7 +135,7 @@ def _rendered(study: _Study, most: int | None = None) -> RenderableType:
     """Return a study's headline, one row per arm and, while it runs, the last events."""
     state = study.state
     lines = [Text(_title(study.recorded))]
-    if state.left:
+    if state.whole.left:
         lines.append(Text(headline(state)))
     events = [Text(event, no_wrap=True, overflow="ellipsis", style="dim") for event in state.events[-4:]]
     arms = [arms_text(state, most)] if state.arms else []
@@ -181,7 +181,7 @@ def _data(study: _Study) -> dict[str, Any]:
     return {
         **dataclasses.asdict(state),
         "arms": arms,
-        "left": state.left,
+        "left": state.whole.left,
         "recorded": recorded.trials,
         "not_counted": recorded.outdated,
         "notes": study.notes,

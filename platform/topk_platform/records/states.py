@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -81,6 +81,18 @@ class ArmState:
             values={} if best is None else dict(best.values),
         )
 
+    @classmethod
+    def together(cls, name: str, arms: Sequence[ArmState]) -> ArmState:
+        """Return the progress of several arms together; ``left`` is None if no arm has a plan."""
+        known = [arm.left for arm in arms if arm.left is not None]
+        return cls(
+            name,
+            Tally(**sum((Counter(dataclasses.asdict(arm.tally)) for arm in arms), Counter())),
+            sum(known) if known else None,
+            running=sum(arm.running for arm in arms),
+            lost=sum(arm.lost for arm in arms),
+        )
+
     @property
     def done(self) -> int:
         """How many trials have ended."""
@@ -138,26 +150,9 @@ class StudyState:
     training: tuple[TrialState, ...] = ()
 
     @property
-    def tally(self) -> Tally:
-        """How all trials that count have ended."""
-        fields = zip(*(dataclasses.astuple(arm.tally) for arm in self.arms), strict=True)
-        return Tally(*map(sum, fields)) if self.arms else Tally()
-
-    @property
-    def left(self) -> int | None:
-        """How many trials have not ended; None if no plan is known."""
-        known = [arm.left for arm in self.arms if arm.left is not None]
-        return sum(known) if known else None
-
-    @property
-    def running(self) -> int:
-        """How many trials run, including those that wait for a retry."""
-        return sum(arm.running for arm in self.arms)
-
-    @property
-    def lost(self) -> int:
-        """How many trials have no result because of faults."""
-        return sum(arm.lost for arm in self.arms)
+    def whole(self) -> ArmState:
+        """The progress of all arms together, by the study's name."""
+        return ArmState.together(self.study, self.arms)
 
 
 def note_state(store: Store, state: StudyState) -> None:

@@ -32,7 +32,7 @@ from topk_platform.running.recording import Recorder, drawing
 from topk_platform.running.run_options import RunOptions
 from topk_platform.running.summary import Outcome, Summary
 from topk_platform.running.views import own_console, view_on
-from topk_platform.running.watching import Event, Noting, OnEvent, Watch
+from topk_platform.running.watching import Event, OnEvent, Watch, noting
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
 from topk_platform.tracking.feed import Feed, Pictures, mlflow_of
@@ -239,7 +239,7 @@ class _Run:
         notified(Event("begun", why="; ".join(why)))
         from topk_platform.running import tuner as tuning  # noqa: PLC0415 - Ray, which a finished study does not need
 
-        with Noting(self.folder, watch):
+        with noting(self.folder, watch):
             if self.options.address is None:
                 self.limits.guess_unknown(progress)
             order = tuning.order_for(self.part, self.folder.address, self.options, cluster.slots)

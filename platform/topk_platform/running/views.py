@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 import warnings
@@ -20,7 +21,6 @@ from topk_platform.terminal import PlainConsole
 
 __all__ = ["arm_line", "arms_text", "duration", "headline", "own_console", "trials_text", "view_on"]
 
-_COUNTS = ("running", "pruned", "diverged", "failed", "lost")
 _STYLES = {"running": "cyan", "pruned": "yellow", **dict.fromkeys(("diverged", "failed", "lost"), "red")}
 _GAP = "  "
 _LINE_SECONDS = 10.0
@@ -32,25 +32,36 @@ _BAR = 40
 
 def headline(state: StudyState) -> str:
     """Return a whole study's progress in one line."""
-    tally = state.tally
-    counts = {"completed": tally.completed, "pruned": tally.pruned, "diverged": tally.diverged}
-    counts |= {"failed": tally.failed, "lost": state.lost, "running": state.running}
-    parts = [f"{count} {name}" for name, count in counts.items() if count]
+    whole = state.whole
+    parts = _counted(whole)
     parts += [f"tried again {state.retries}"] if state.retries else []
     parts += [f"{state.workers} of {state.slots} workers busy"] if state.slots else []
-    if state.left and state.seconds and state.seconds >= 1:
+    if whole.left and state.seconds and state.seconds >= 1:
         parts.append(f"about {duration(state.seconds)} left")
-    done = str(tally.ended) if state.left is None else f"{tally.ended}/{tally.ended + state.left}"
-    return f"{done} trials: {', '.join(parts) or 'nothing has ended yet'}"
+    return f"{_done(whole)} trials: {', '.join(parts) or 'nothing has ended yet'}"
 
 
 def arm_line(arm: ArmState) -> str:
     """Return an arm's progress in one line."""
-    cells = _cells(arm)
-    counts = [f"{cells[name]} {name}" for name in _COUNTS if cells[name]]
-    by = f" by {cells['by']}" if cells["by"] else ""
-    best = [f"best validation {cells['best validation']}{by}"] if cells["best validation"] else []
-    return f"{arm.arm}: {', '.join([cells['done'] + ' trials', *counts, *best])}"
+    parts = [f"{_done(arm)} trials", *_counted(arm)]
+    if arm.best is not None:
+        parts.append(f"best validation {value_in_words(arm.best, arm.metric)}")
+    if arm.values:
+        parts.append(f"by {values_in_words(arm.values)}")
+    return f"{arm.arm}: {', '.join(parts)}"
+
+
+def _done(arm: ArmState) -> str:
+    return f"{arm.done}" if arm.total is None else f"{arm.done}/{arm.total}"
+
+
+def _counts(arm: ArmState) -> dict[str, int]:
+    """Return how many trials ended with each status, and how many are lost or run."""
+    return {**dataclasses.asdict(arm.tally), "lost": arm.lost, "running": arm.running}
+
+
+def _counted(arm: ArmState) -> list[str]:
+    return [f"{count} {name}" for name, count in _counts(arm).items() if count]
 
 
 def arms_text(state: StudyState, most: int | None = None) -> Text:
@@ -63,15 +74,16 @@ def arms_text(state: StudyState, most: int | None = None) -> Text:
         state: The study's progress.
         most: The most rows; the last one then sums up the arms without a row. Running arms get rows first.
     """
-    arms, rest = list(state.arms), list[ArmState]()
+    arms = list(state.arms)
     if most is not None and len(arms) > most:
         by_interest = sorted(
             arms, key=lambda a: (not a.running, not a.lost, a.left == 0 or not a.done, a.left == 0)
         )
-        rest = by_interest[max(0, most - 1) :]
+        rest = by_interest[most - 1 :]
         summed = set(map(id, rest))
         arms = [arm for arm in arms if id(arm) not in summed]
-    rows = [_cells(arm) for arm in arms] + ([_sum(rest)] if rest else [])
+        arms.append(ArmState.together(f"and {len(rest)} more", rest))
+    rows = [_cells(arm) for arm in arms]
     return _laid_out([{name: name for name in rows[0] if any(row[name] for row in rows)}, *rows])
 
 
@@ -113,24 +125,12 @@ def _cells(arm: ArmState) -> dict[str, str]:
     """Return an arm's cells by column; columns of empty ones are not shown."""
     return {
         "arm": arm.arm,
-        "done": str(arm.done) if arm.total is None else f"{arm.done}/{arm.total}",
-        **{name: str(_count(arm, name) or "") for name in _COUNTS},
+        "done": _done(arm),
+        **{name: str(count or "") for name, count in _counts(arm).items() if name != "completed"},
         "best validation": value_in_words(arm.best, arm.metric),
         "left": duration(arm.seconds) if arm.seconds and arm.left else "",
         "by": values_in_words(arm.values),
     }
-
-
-def _sum(arms: Sequence[ArmState]) -> dict[str, str]:
-    """Return the cells of a row that sums up several arms."""
-    counts = {name: str(sum(_count(arm, name) for arm in arms) or "") for name in _COUNTS}
-    done = f"{sum(arm.done for arm in arms)}/{sum(arm.total or arm.done for arm in arms)}"
-    return {**_cells(ArmState(f"and {len(arms)} more")), **counts, "done": done}
-
-
-def _count(arm: ArmState, name: str) -> int:
-    count: int = getattr(arm if name in ("running", "lost") else arm.tally, name)
-    return count
 
 
 def duration(seconds: float) -> str:
@@ -199,8 +199,8 @@ class _LiveView:
         head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
         news = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in state.events[-_NEWS:]]
         lines = max(2, self._console.height - _AROUND - len(news))
-        shown, done = min(len(state.training), lines // 3), state.tally.ended
-        bar = ProgressBar(total=max(1, done + (state.left or 0)), completed=done, width=min(_BAR, width))
+        shown, whole = min(len(state.training), lines // 3), state.whole
+        bar = ProgressBar(total=whole.total or 1, completed=whole.done, width=min(_BAR, width))
         trials = (trials_text(state, shown), Text()) if shown else ()
         arms = arms_text(state, max(2, lines - shown - 2 * bool(shown)))
         return Group(head, bar, Text(), arms, Text(), *trials, *news)

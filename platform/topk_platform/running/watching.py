@@ -6,11 +6,11 @@ import dataclasses
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, Self
+from typing import Literal
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts, Durations, Ended, StudyProgress
@@ -18,7 +18,7 @@ from topk_platform.records.states import ArmState, StudyState, TrialState, note_
 from topk_platform.records.storage.store import Store
 from topk_platform.specs import Scalar, Trial, TrialRecord
 
-__all__ = ["Event", "EventKind", "Noting", "OnEvent", "Watch", "value_in_words", "values_in_words"]
+__all__ = ["Event", "EventKind", "OnEvent", "Watch", "noting", "value_in_words", "values_in_words"]
 
 EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progress"]
 """The kind of an event:
@@ -188,8 +188,9 @@ def values_in_words(values: Mapping[str, Scalar]) -> str:
     )
 
 
-class Noting:
-    """Writes a study's progress to its store at once and every few seconds, for as long as the block lasts.
+@contextmanager
+def noting(store: Store, watch: Watch) -> Iterator[None]:
+    """Write a study's progress to its store at once and every few seconds, for as long as the block lasts.
 
     If the store refuses, the next note tries again: notes are for people, while the ledger holds the results.
 
@@ -197,31 +198,23 @@ class Noting:
         store: The study's folder.
         watch: The progress.
     """
+    over = threading.Event()
 
-    def __init__(self, store: Store, watch: Watch) -> None:
-        self._store, self._watch, self._over = store, watch, threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
-        self._noted: StudyState | None = None
+    def go_on() -> None:
+        while not over.wait(_NOTE_SECONDS):
+            note()
 
-    def __enter__(self) -> Self:
-        self._note()  # at once, because the store may have the note of a run that was killed
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._watch.close()
-        self._note()
-
-    def _go_on(self) -> None:
-        while not self._over.wait(_NOTE_SECONDS):
-            self._note()
-
-    def _note(self) -> None:
-        now = self._watch.state()
-        if self._noted == dataclasses.replace(now, when=self._noted.when if self._noted else ""):
-            return
+    def note() -> None:
         with suppress(StoreError):
-            note_state(self._store, now)
-            self._noted = now
+            note_state(store, watch.state())
+
+    note()  # at once, because the store may have the note of a run that was killed
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        watch.close()
+        note()

@@ -47,7 +47,7 @@ def test_two_halves_of_digits_give_the_table_of_the_whole_bit_for_bit(tmp_path: 
     assert files_of(tmp_path / "a") == files_of(tmp_path / "whole")
     theirs, merged = (table(SMALL, store=tmp_path / name) for name in ("whole", "a"))
     assert to_files(merged)["table.parquet"] == to_files(theirs)["table.parquet"]
-    assert merged.left == read_state(Recorded.read(ours)).left == 0
+    assert merged.left == read_state(Recorded.read(ours)).whole.left == 0
     again = topk("merge", str(tmp_path / "b"), "--store", str(tmp_path / "a"))[1]
     assert again.startswith(f"{SMALL.name}: 0 trials")
 

@@ -45,8 +45,8 @@ def test_status_has_the_counts_of_a_run(tmp_path: Path, ended: int | None) -> No
     ledger = fake_run(study, tmp_path, score, stop_after=ended)
     progress, state = progress_at(study, ledger), read_state(Recorded.read(ledger))
     assert [arm.left for arm in state.arms] == [arm.left + arm.along for arm in progress.arms.values()]
-    assert state.tally.ended == sum(len(arm.searched) + len(arm.confirmed) for arm in progress.arms.values())
-    assert ended is not None or state.left == 0
+    assert state.whole.done == sum(len(arm.searched) + len(arm.confirmed) for arm in progress.arms.values())
+    assert ended is not None or state.whole.left == 0
 
 
 def test_arms_that_the_last_run_was_not_asked_for_have_no_plan(tmp_path: Path) -> None:

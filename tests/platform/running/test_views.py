@@ -22,7 +22,7 @@ from topk_platform.records.recorded import Recorded, note_plan
 from topk_platform.records.states import ArmState, StudyState, note_state, read_state
 from topk_platform.records.storage.store import Store
 from topk_platform.running.views import arms_text, headline, own_console, trials_text, view_on
-from topk_platform.running.watching import Event, Noting, OnEvent, Watch
+from topk_platform.running.watching import Event, OnEvent, Watch, noting
 from topk_platform.specs import TrialRecord
 
 STUDY = small_study(searched(), searched("focal"), "topk_hinge", k=1, trials=3, seeds=2)
@@ -80,8 +80,8 @@ def test_all_views_show_the_same_facts(tmp_path: Path, capsys: pytest.CaptureFix
         for fate in FATES:
             drive.step(fate)
     state = drive.watch.state()
-    assert state.tally == Tally(completed=4, diverged=1, failed=1)
-    assert (state.lost, state.retries, state.slots, state.left) == (1, 1, 2, 6)
+    assert state.whole == ArmState("s", Tally(completed=4, diverged=1, failed=1), left=6, lost=1)
+    assert (state.retries, state.slots) == (1, 2)
     assert "6/12 trials: 4 completed, 1 diverged, 1 failed, 1 lost, tried again 1" in headline(state)
     shown = lines.file.getvalue()  # type: ignore[attr-defined]
     for line in (headline(state), "failed: as asked", "is tried again: process lost: killed"):
@@ -112,7 +112,7 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     """What has ended and what is left follow from the ledger and the plan; what runs comes from the driver's note."""
     drive = Drive(tmp_path)
     drive.step()
-    with Noting(drive.ledger.store, drive.watch):
+    with noting(drive.ledger.store, drive.watch):
         for fate in ("failed", "completed", "completed"):
             drive.step(fate)
         (trial,) = drive.progress.next_trials()
@@ -123,9 +123,9 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values) for a in read.arms] == [
         (a.arm, a.tally, a.left, a.metric, a.best, a.values) for a in live.arms
     ]
-    assert (live.running, read.running) == (1, 0)
+    assert (live.whole.running, read.whole.running) == (1, 0)
     with drive.ledger.writing(STUDY):  # somebody drives it
-        assert read_state(Recorded.read(drive.ledger)).running == 1
+        assert read_state(Recorded.read(drive.ledger)).whole.running == 1
         assert read_state(Recorded.read(drive.ledger)).events == live.events
 
 
@@ -136,15 +136,15 @@ def test_a_note_is_of_this_run_from_its_start_and_nothing_runs_at_its_end(tmp_pa
     note_state(drive.ledger.store, killed)
     notes = []
     with drive.ledger.writing(STUDY):
-        with Noting(drive.ledger.store, drive.watch):
+        with noting(drive.ledger.store, drive.watch):
             notes.append(read_state(Recorded.read(drive.ledger)))
             trials = drive.progress.next_trials()
             drive.notify(Event("started", trials))
             drive.notify(Event("again", trials, why="process lost: killed"))
-            assert drive.watch.state().running == 1
+            assert drive.watch.state().whole.running == 1
             drive.progress.release(trials[0])
         notes.append(read_state(Recorded.read(drive.ledger)))
-    assert [(note.running, note.workers, note.slots) for note in notes] == [(0, 0, 2)] * 2
+    assert [(note.whole.running, note.workers, note.slots) for note in notes] == [(0, 0, 2)] * 2
 
 
 def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from torchvision import models
 from topk_platform.cli.consoles import write_file
 from topk_platform.cli.new.own_data import OwnData
 from topk_platform.errors import UserError, unknown_name
-from topk_platform.models import MODELS
+from topk_platform.models import MODELS, check_model
 from topk_platform.references import is_reference
-from topk_platform.running.preflight.arm_checks import check_network
+from topk_platform.specs import Model
 
 __all__ = ["HEADS", "model_code", "write_study"]
 
@@ -68,7 +68,7 @@ def model_code(network: str) -> str:
         UserError: if there is no such network, or one's own takes other parameters.
     """
     if is_reference(network):
-        check_network(network)
+        check_model(Model(network))
     if is_reference(network) or network in MODELS:
         return f'Model("{network}")'
     known = models.list_models(module=models)

@@ -27,7 +27,6 @@ from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import Draws
 from topk_platform.specs import (
     Arm,
-    Model,
     Scalar,
     Setting,
     Study,
@@ -39,7 +38,7 @@ from topk_platform.specs.checks import check, first_few
 from topk_platform.training import check_ensemble, check_loss
 from topk_platform.versions import references, versions_of
 
-__all__ = ["check_device", "check_imported", "check_network", "check_study"]
+__all__ = ["check_device", "check_imported", "check_study"]
 
 _EMPTY_CLASS = (
     "; with some seed a class has no training sample: take class_counts.clamp(min=1), as our own losses do"
@@ -85,7 +84,12 @@ def check_study(
             check_source(arm.regime, dataset)
             _check_class_names(arm, dataset)
             sound.add(same)
-        _check_open_arm(study, arm, dataset, draws, rehearse)
+        check_sampler(arm, study.trials)
+        _check_metrics(study, arm, dataset)
+        counts = draws.class_counts(arm)
+        draws.check_group_metrics(arm)
+        _check_arm(arm, dataset, counts)
+        rehearse(arm, dataset, counts)
     return identities
 
 
@@ -100,35 +104,22 @@ def _check_class_names(arm: Arm, dataset: Source) -> None:
     )
 
 
-def _check_open_arm(study: Study, arm: Arm, dataset: Source, draws: Draws, rehearse: Rehearsal) -> None:
-    """Check an arm that has trials left to run."""
-    counts = draws.class_counts(arm)
-    check_sampler(arm, study.trials)
-    _check_metrics(study, arm, dataset)
-    draws.check_group_metrics(arm)
-    _check_arm(arm, dataset, counts)
-    rehearse(arm, dataset, counts)
-
-
 def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
-    if study.topk[-1] > dataset.classes:
-        raise UserError(
-            f"study {study.name}: topk must be at most the number of classes ({dataset.classes} in arm {arm.name}), "
-            f"got {study.topk}"
+    own = {name: measure for name in study.measures if (measure := measure_of(name))}
+    numbers = {name: measure.number for name, measure in own.items() if measure.kind != "size"}
+    for name, number in {"topk": study.topk[-1], **numbers}.items():
+        check(
+            number <= dataset.classes,
+            f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in arm "
+            f"{arm.name}), got {number}",
         )
-    for name in study.measures:
-        if (measure := measure_of(name)) and measure.kind != "size" and measure.number > dataset.classes:
-            raise UserError(
-                f"study {study.name}: the K of {name} must be at most the number of classes ({dataset.classes} in "
-                f"arm {arm.name})"
-            )
 
 
 def _check_arm(arm: Arm, dataset: Source, class_counts: Tensor) -> None:
-    if not arm.k < dataset.classes:
-        raise UserError(
-            f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}"
-        )
+    check(
+        arm.k < dataset.classes,
+        f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}",
+    )
     check_model(arm.model)
     _check_inputs(arm, dataset)
     _check_space(arm, class_counts)
@@ -216,11 +207,6 @@ def check_imported(study: Study) -> None:
                     f"study {study.name} must not be run by importing module {module!r}, as every worker does for "
                     f"{name}: put run(...) under if __name__ == '__main__':"
                 )
-
-
-def check_network(reference: str) -> None:
-    """Raise ``UserError`` unless the reference ``module:function`` can build a network without further options."""
-    check_model(Model(reference))
 
 
 def check_device(study: Study) -> None:

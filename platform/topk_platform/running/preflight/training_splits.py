@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -45,19 +44,6 @@ def trained_on(study: Study, regime: Regime, seed: int = 0) -> Dataset:
     return apply_conditions(load(regime), regime.conditions, _streams(study, seed))
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """What a seed trains and selects with.
-
-    Args:
-        class_counts: Training samples of each class, int64 ``(classes,)``.
-        validated: Which classes have a validation sample, bool ``(classes,)``.
-    """
-
-    class_counts: Tensor
-    validated: Tensor
-
-
 class Draws:
     """The training and validation splits of a study's seeds, in numbers; each regime is drawn once with each seed.
 
@@ -67,7 +53,7 @@ class Draws:
     def __init__(self, study: Study) -> None:
         repeats = Repeats(study.searches)
         self._study, self._seeds = study, (*repeats.search_seeds, *repeats.seeds(study.seeds))
-        self._drawn: dict[str, list[_Draw]] = {}
+        self._drawn: dict[str, list[Tensor]] = {}
 
     def class_counts(self, arm: Arm) -> Tensor:
         """Return the counts with which the first search's loss is built; for a user's loss, the fewest over all seeds.
@@ -78,7 +64,7 @@ class Draws:
         own = is_reference(arm.loss.name)
         # Chance decides whether groups can be kept whole; other draws would only cost time.
         by_groups = any(isinstance(c, TrainFraction) and c.whole_groups for c in arm.regime.conditions)
-        counts = [draw.class_counts for draw in self._of(arm, every=own or by_groups)]
+        counts = [training for training, _ in self._of(arm, every=own or by_groups)]
         return torch.stack(counts).amin(0) if own else counts[0]
 
     def check_group_metrics(self, arm: Arm) -> None:
@@ -87,28 +73,28 @@ class Draws:
         metrics = [name for name in used if name.partition("_")[0] in GROUPS]
         if not metrics:
             return
-        for seed, draw in zip(self._seeds, self._of(arm, every=True), strict=True):
-            groups = shots(draw.class_counts)
+        for seed, (training, validation) in zip(self._seeds, self._of(arm, every=True), strict=True):
+            groups = shots(training)
             several = sum(bool(mask.any()) for mask in groups.values()) > 1
             for metric in metrics:
-                if not several or not (groups[metric.partition("_")[0]] & draw.validated).any():
-                    raise _empty_group(arm, metric, draw.class_counts, seed)
+                if not several or not (groups[metric.partition("_")[0]] & (validation > 0)).any():
+                    raise _empty_group(arm, metric, training, seed)
 
-    def _of(self, arm: Arm, *, every: bool) -> Sequence[_Draw]:
-        """Return the draws of an arm's regime: of all searches and confirmations, or at least of the first search."""
+    def _of(self, arm: Arm, *, every: bool) -> Sequence[Tensor]:
+        """Return each class's numbers of training and validation samples, int64 ``(2, classes)``, of an arm's regime.
+
+        They are those of all searches and confirmations, or at least of the first search.
+        """
         drawn = self._drawn.setdefault(arm.regime.name, [])
         for seed in self._seeds[len(drawn) : None if every else 1]:
             try:
-                drawn.append(self._draw(arm.regime, seed))
+                data = trained_on(self._study, arm.regime, seed)
             except UserError as error:
                 which = f"with seed {seed}: " if seed else ""
                 raise UserError(f"arm {arm.name}: {which}{error}") from error
+            splits = (data.train, data.validation)
+            drawn.append(torch.stack([torch.bincount(s.labels, minlength=data.classes) for s in splits]))
         return drawn
-
-    def _draw(self, regime: Regime, seed: int) -> _Draw:
-        data = trained_on(self._study, regime, seed)
-        validated = torch.bincount(data.validation.labels, minlength=data.classes) > 0
-        return _Draw(data.class_counts, validated)
 
 
 def _empty_group(arm: Arm, metric: str, counts: Tensor, seed: int) -> UserError:

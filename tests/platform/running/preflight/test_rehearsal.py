@@ -157,7 +157,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"function": "Bare"}, r"must begin its __init__ with super\(\)"),
     ({"scale": Int(1, 13)}, "arm r/net/loss: loss loss raised KeyError: .* the space holds scale = 13"),
     ({"scale": Choice((1, 13, 2))}, "the space holds scale = 13"),
-    ({"topk": (1, 3, 50)}, r"topk must be at most the number of classes"),
+    ({"topk": (1, 3, 50)}, r"the K of topk must be at most the number of classes"),
 ]
 
 
