@@ -141,14 +141,17 @@ def _plan_data(plan: Plan) -> dict[str, Any]:
             "images": training_images(arm.arm.regime) if plan.lacking else None,
             "trial_seconds": plan.trial_seconds(arm),
             "measured": plan.durations.knows(arm.arm_id),
-            "seconds": plan.seconds_of(arm),
+            "seconds": arm.trainings * plan.durations.of(arm.arm_id),
         }
         for arm in plan.arms
     ]
     return {
         "study": plan.study.name,
         **{name: _total(plan, name) for name in ("left", "along", "search_workers", "confirm_workers")},
-        **{name: getattr(plan, name) for name in ("seconds", "workers", "elapsed", "outdated")},
+        "seconds": plan.seconds(),
+        "workers": plan.workers,
+        "elapsed": plan.seconds(plan.workers),
+        "outdated": plan.outdated,
         "samples": [note.samples for note in plan.data.values()],
         "notes": _notes(plan),
         "lacking": plan.lacking,
@@ -162,8 +165,8 @@ def _print_plan(console: Console, plan: Plan, only: Sequence[str], given: Mappin
     console.print(_arms(plan))
     more = _total(plan, "along")
     along = f" and {more} more that are trained too, because ensembles are trained as a whole"
-    seconds = f", about {duration(plan.seconds)} of training on one worker at most"
-    seconds = "" if plan.left and not plan.seconds else seconds
+    seconds = f", about {duration(plan.seconds())} of training on one worker at most"
+    seconds = "" if plan.left and not plan.seconds() else seconds
     lines = [
         *_lacking(plan),
         *_samples(plan, run),
@@ -206,7 +209,7 @@ def _arms(plan: Plan) -> Table:
 def _lacking(plan: Plan) -> Iterator[str]:
     """Yield what this machine lacks, and where the times come from instead of it."""
     yield from (f"Missing here: {what}" for what in plan.lacking)
-    if plan.lacking and plan.seconds:
+    if plan.lacking and plan.seconds():
         yield f"Times without an ended trial are as recorded on one {GPU}"
 
 
@@ -223,7 +226,7 @@ def _confirmed(arm: ArmProgress) -> int:
 def _expected(plan: Plan) -> str:
     """Return the line about the remaining time."""
     return (
-        f"About {duration(plan.elapsed)} on {_workers(plan.study, plan.workers)}, "
+        f"About {duration(plan.seconds(plan.workers))} on {_workers(plan.study, plan.workers)}, "
         "besides the start of Ray and its workers, tens of seconds on an idle machine"
     )
 

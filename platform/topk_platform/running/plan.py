@@ -57,23 +57,16 @@ class Plan:
         """How many trials have not ended."""
         return self.progress.left
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of training left; pruning and early stopping only shorten it."""
-        return sum(map(self.seconds_of, self.arms))
+    def seconds(self, workers: int = 1) -> float:
+        """Return the expected seconds until all trials have ended on a number of workers.
 
-    def seconds_of(self, arm: ArmProgress) -> float:
-        """Return the seconds of training left for an arm."""
-        return arm.trainings * self.durations.of(arm.arm_id)
+        Pruning and early stopping only shorten them.
+        """
+        return self.progress.seconds(self.durations, workers)
 
     def trial_seconds(self, arm: ArmProgress) -> float:
         """Return the expected seconds of one of an arm's trials: its part of the training of an ensemble."""
         return self.durations.of(arm.arm_id) / arm.arm.protocol.ensemble
-
-    @property
-    def elapsed(self) -> float:
-        """The expected seconds until all trials have ended on its number of workers."""
-        return self.progress.seconds(self.durations, self.workers)
 
 
 def plan(study: Study, options: RunOptions | None = None, **given: Any) -> Plan:

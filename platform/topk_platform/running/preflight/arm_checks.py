@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from topk_platform.data import (
-    Dataset,
     Images,
     Source,
     check_source,
@@ -27,8 +26,7 @@ from topk_platform.running.preflight.rehearsal import Rehearsal
 from topk_platform.running.preflight.training_splits import Draws
 from topk_platform.specs import (
     Arm,
-    Scalar,
-    Setting,
+    Parameter,
     Study,
     images_of,
     measure_of,
@@ -95,8 +93,7 @@ def check_study(
 
 def _check_class_names(arm: Arm, dataset: Source) -> None:
     """Raise ``UserError`` for names that no table can hold: folders that another system named in its own encoding."""
-    names = dataset.class_names if isinstance(dataset, Dataset) else ()
-    odd = [name for name in names if name.encode(errors="replace").decode() != name]
+    odd = [name for name in dataset.example.class_names if name.encode(errors="replace").decode() != name]
     check(
         not odd,
         f"regime {arm.regime.name}: names of classes must be UTF-8, got {first_few(list(map(ascii, odd)))}: rename "
@@ -134,7 +131,7 @@ def _check_inputs(arm: Arm, dataset: Source) -> None:
             f"arm {arm.name}: crop, flip, cutout and cutmix are for images (channels, height, width), "
             f"got inputs of shape {dataset.shape}"
         )
-    in_files = isinstance(dataset, Dataset) and isinstance(dataset.train.inputs, Images)
+    in_files = isinstance(dataset.example.train.inputs, Images)
     if (arm.recipe.augmentation.window or arm.recipe.test_crops) and not in_files:
         raise UserError(
             f"arm {arm.name}: window and test_crops are for images in files, which are larger than what the network "
@@ -147,40 +144,26 @@ def _check_inputs(arm: Arm, dataset: Source) -> None:
 
 
 def _check_space(arm: Arm, class_counts: Tensor) -> None:
-    """Build the recipe and the loss from the first values, then with each dimension at each end of its range."""
-    first = _check_values(arm, arm.loss.first, class_counts)
-    for point in arm.loss.then:
-        _check_values(arm, point, class_counts, first)
-    for name, value in [(name, end) for name, part in arm.loss.space.items() for end in part.ends]:
-        values = reaching(arm.loss.space, arm.loss.first, name, value)
-        try:
-            _check_values(arm, values, class_counts, first)
-        except UserError as error:
-            changed = {n: v for n, v in values.items() if n not in arm.loss.first or v != arm.loss.first[n]}
-            held = ", ".join(f"{n} = {v!r}" for n, v in changed.items())
-            raise UserError(f"{error}; the space holds {held}") from error
+    """Build the recipe and the loss from the first points, then with each dimension at each end of its range.
 
-
-def _check_values(
-    arm: Arm, values: Mapping[str, Scalar], class_counts: Tensor, first: Setting | None = None
-) -> Setting:
-    """Build recipe and loss from values, and return them as a setting.
-
-    Args:
-        arm: The arm.
-        values: Values of its search space.
-        class_counts: Samples per class in its training split.
-        first: The setting of the space's first values, if ``values`` are others: a loss with the same parameters is
-            neither built nor checked again.
+    Of points that give the loss the same parameters, one is enough.
     """
-    try:
-        setting = arm.setting(values)
-        if first is None or setting.own != first.own:
-            check_loss(arm.loss, setting.own, arm.k, class_counts, setting.recipe if first is None else None)
-    except UserError as error:
-        hint = "" if class_counts.min() else _EMPTY_CLASS
-        raise UserError(f"arm {arm.name}: {error}{hint}") from error
-    return setting
+    first, checked = arm.loss.first, list[Mapping[str, Parameter]]()
+    ends = [(name, end) for name, dimension in arm.loss.space.items() for end in dimension.ends]
+    reached = [reaching(arm.loss.space, first, name, end) for name, end in ends]
+    for values in (first, *arm.loss.then, *reached):
+        try:
+            setting = arm.setting(values)
+            if setting.own not in checked:
+                check_loss(arm.loss, setting.own, arm.k, class_counts, setting.recipe)
+                checked.append(setting.own)
+        except UserError as error:
+            hint = "" if class_counts.min() else _EMPTY_CLASS
+            held = [
+                f"{name} = {value!r}" for name, value in values.items() if (name, value) not in first.items()
+            ]
+            where = f"; the space holds {', '.join(held)}" if held else ""
+            raise UserError(f"arm {arm.name}: {error}{hint}{where}") from error
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:

@@ -8,15 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from topk_platform.protocol import ArmProgress
 from topk_platform.specs import Recipe, Trial, digest
-from topk_platform.training import Session
 from topk_platform.training.ensemble import Ensemble
-from topk_platform.training.group import Stopwatch
 from topk_platform.training.process import trial_process
-from topk_platform.training.run import prepared_learner
+from topk_platform.training.run import Learner, prepared_learner
 from topk_platform.training.setup import dataset_of
 
 __all__ = ["trial_seconds"]
@@ -85,37 +82,36 @@ def _kind(trials: Sequence[Trial]) -> str:
     return digest((data, arm.model, arm.loss.head, batches, len(trials)))
 
 
-def _pace(session: Session | Ensemble) -> _Pace:
+def _pace(learner: Learner) -> _Pace:
     # The first step compiles kernels and reserves memory, which may take as long as all the rest.
-    session.advance(lambda: True)
-    _validation_seconds(session)
-    return _Pace(_step_seconds(session, _STEPS_SECONDS), _validation_seconds(session))
+    learner.advance(lambda: True)
+    _validation_seconds(learner)
+    return _Pace(_step_seconds(learner), _validation_seconds(learner))
 
 
-def _step_seconds(session: Session | Ensemble, enough: float) -> float:
-    """Return how long a step takes, measured over the epoch's next steps for ``enough`` seconds."""
-    done, until = session.step, time.perf_counter() + enough
-    device = session.trial.device if isinstance(session, Session) else session.trials[0].device
-    with Stopwatch(device) as watch:
-        session.advance(lambda: time.perf_counter() >= until)
-    return watch.seconds / (session.step - done)
+def _step_seconds(learner: Learner) -> float:
+    """Return how long a step takes, measured over the epoch's next steps."""
+    done, until = learner.step, time.perf_counter() + _STEPS_SECONDS
+    return _seconds(lambda: learner.advance(lambda: time.perf_counter() >= until)) / (learner.step - done)
 
 
-def _validation_seconds(session: Session | Ensemble) -> float:
+def _validation_seconds(learner: Learner) -> float:
     """Return about how long a validation takes, measured on at most as many samples as were trained on."""
-    if isinstance(session, Ensemble):
-        return _seconds(session.validate)
-    whole = session.dataset.validation
+    if isinstance(learner, Ensemble):
+        return _seconds(learner.validate)
+    whole = learner.dataset.validation
     part = whole.take(
-        torch.arange(min(len(whole), session.step * session.batches.size), device=whole.labels.device)
+        torch.arange(min(len(whole), learner.step * learner.batches.size), device=whole.labels.device)
     )
-    session.dataset = replace(session.dataset, validation=part)
-    seconds = _seconds(session.validate)
-    session.dataset = replace(session.dataset, validation=whole)
+    learner.dataset = replace(learner.dataset, validation=part)
+    seconds = _seconds(learner.validate)
+    learner.dataset = replace(learner.dataset, validation=whole)
     return seconds * len(whole) / len(part)
 
 
-def _seconds(work: Callable[[], Tensor]) -> float:
+def _seconds(work: Callable[[], object]) -> float:
     began = time.perf_counter()
-    work().tolist()  # wait until the GPU has finished
+    work()
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.synchronize()
     return time.perf_counter() - began
