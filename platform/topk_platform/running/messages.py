@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
-__all__ = ["Order", "Report"]
+from topk_platform.specs import EpochRecord
+
+__all__ = ["Order", "Report", "shown"]
 
 
 class Order(TypedDict):
@@ -43,3 +45,17 @@ class Report(TypedDict, total=False):
     refused: str
     fault: str
     why: str
+
+
+def shown(epoch: EpochRecord | None) -> dict[str, float]:
+    """Return an epoch's number and metrics by their names in Tune; nothing before the first.
+
+    Example:
+        >>> shown(EpochRecord(2, 0.5, {"top5": 0.75}, 1.0, 0.1))
+        {'epoch': 2, 'train_loss': 0.5, 'learning_rate': 0.1, 'validation/top5': 0.75}
+    """
+    if epoch is None:
+        return {}
+    values = {"epoch": epoch.epoch, "train_loss": epoch.train_loss, "learning_rate": epoch.learning_rate}
+    values |= {f"validation/{name}": value for name, value in epoch.validation.items()}
+    return {name: value for name, value in values.items() if value is not None}

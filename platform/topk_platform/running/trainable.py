@@ -12,7 +12,7 @@ import ray
 from ray import tune
 
 from topk_platform.running.cluster.machine import local_cpus
-from topk_platform.running.messages import Order
+from topk_platform.running.messages import Order, shown
 
 if TYPE_CHECKING:
     from topk_platform.running.worker import Work
@@ -49,6 +49,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
         self._order: Order = new_config["order"]
         self._begin = time.monotonic() + self._order["pause"]
         self._work: Work | None = None
+        self._epoch = self._kept = 0  # in the last message
         return True
 
     def step(self) -> dict[str, Any]:
@@ -69,17 +70,23 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # Ray has no types
     def _trained(self) -> dict[str, Any]:
         if self._work is None:
             # Imported under the watchdog: torch and the user's modules may lie on a file system that hangs.
-            from topk_platform.running.worker import Work  # noqa: PLC0415
+            from topk_platform.running.worker import work  # noqa: PLC0415
 
-            self._work = Work(self._order)
+            self._work = work(self._order)
         began = time.monotonic()
-        for heartbeat in self._work:
-            passed = time.monotonic() - began
-            if passed >= (self._order["report_seconds"] if self._work.has_news else _LONGEST_SECONDS):
-                break
+        while True:
+            try:
+                now = next(self._work)
+            except StopIteration as end:
+                return {"done": True, **end.value}
+            # News are an epoch that has ended, and the first checkpoint.
+            news = now.epoch > self._epoch or now.kept > 0 == self._kept
+            if time.monotonic() - began >= (self._order["report_seconds"] if news else _LONGEST_SECONDS):
+                self._epoch, self._kept = now.epoch, now.kept
+                progress = {"epoch": now.epoch, "kept": now.kept, "patience": now.patience}
+                return {"done": False, **shown(now.last), **progress}
             if time.monotonic() - self._armed >= _ARM_SECONDS:
-                self._arm(heartbeat.patience if heartbeat.epoch else self._order["start_limit"])
-        return self._work.message()
+                self._arm(now.patience if now.epoch else self._order["start_limit"])
 
     def _arm(self, seconds: float) -> None:
         """Let the process end with a traceback in its log unless this is called again, or cancelled, in time."""
