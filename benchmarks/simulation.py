@@ -37,6 +37,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.running import tuner as tuning
 from topk_platform.running.cluster.connecting import own_ray
 from topk_platform.running.dispatcher import Dispatcher
+from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Study, Trial, TrialRecord
 from topk_platform.tracking.feed import Feed, tracking_uri
@@ -298,7 +299,8 @@ def simulate(study: Study, world: World, workers: int, mlflow: bool) -> None:
             writer.committed = partial(put_all, feed)
         options = RunOptions(workers=workers)
         order = tuning.order_for(study, store.at(study.name).address, options, workers)
-        dispatcher = Dispatcher(progress, writer.put, lambda _event: None, order, clock=world.clock)
+        limits = Limits(clock=world.clock)
+        dispatcher = Dispatcher(progress, writer.put, lambda _event: None, order, limits)
         faults = tuning.tune_trials(study, dispatcher, options, workers)
         writer.flush()
         feed.close()

@@ -38,13 +38,12 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
     def tune(_study: Study, dispatcher: Dispatcher, *_options: object) -> Outcome:
         progress, limits = dispatcher.progress, dispatcher.limits
         while trials := progress.next_trials(lambda *start: not limits.against(*start)):
-            limits.note_handed(trials[0].key, trials[0].arm_id, len(trials))
+            limits.tried += len(trials)
             store = Store.open(dispatcher.order["folder"])
             for trial, record in zip(trials, train(trials, store), strict=True):
                 dispatcher.keep(record.replace_versions(**trial.environment))
                 progress.end(trial, Ended.from_record(record))
                 dispatcher.notify(Event("ended", (trial,), record))
-            limits.note_end(trials[0].key, ended=True)
         dispatcher.close()
         return dispatcher.outcome
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from topk_platform.errors import FAULTS, FaultError, LostProcessError, StalledError
+from topk_platform.errors import FAULTS, ChangedError, FaultError, LostProcessError, StalledError
 from topk_platform.protocol import StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.run_notes import OpenTrial
 from topk_platform.running.cluster.lifeline import Lifeline
-from topk_platform.running.limits import Limits
+from topk_platform.running.limits import Limits, Running
 from topk_platform.running.messages import Order, Report
 from topk_platform.running.summary import Outcome
 from topk_platform.running.watching import Event, EventKind
@@ -25,24 +24,11 @@ __all__ = ["PAUSES", "Dispatcher"]
 PAUSES: Sequence[float] = (1.0, 4.0, 16.0, 64.0, 256.0)
 """Seconds before each further try of a trial that a fault has stopped; so many times Tune starts it again."""
 
+_CHANGED = (
+    "Ended trials are kept; once every process has the same code, data and environment, the same command goes on from "
+    "here"
+)
 _FAULT = re.compile(rf"(?:[\w.]+\.)?({'|'.join(FAULTS)}): (.*)")
-
-
-@dataclass
-class _Handed:
-    """Trials that Tune has: one, or those of an ensemble.
-
-    Args:
-        trials: The trials.
-        since: When they were handed out, or their process last started or sent a message.
-        patience: The seconds after which the process ends itself, if it is silent.
-        kept: The step of their last checkpoint.
-    """
-
-    trials: tuple[Trial, ...]
-    since: float
-    patience: float
-    kept: int = 0
 
 
 @dataclass
@@ -58,13 +44,12 @@ class Dispatcher:
         keep: Called with every record, to hand it to the ledger, before trials that depend on it may start.
         notify: Called with every event; for a record, after ``keep``.
         order: The settings that every process gets; each also gets its trials.
-        limits: The limits of the run.
+        limits: The limits of the run, with its trainings and its clock.
         line: Checks whether Ray still runs.
-        clock: A monotonic clock, in seconds.
 
     Attributes:
-        refusal: Why a worker could not run a trial as planned; empty while none has refused.
-        error: The first error that ``keep`` or ``notify`` raised, as for a closed pipe; None if there was none.
+        error: What ends the run: the first error that ``keep`` or ``notify`` raised, as for a closed pipe, or that a
+            process could not train a trial as planned; None if there was none.
         outcome: What the run leaves: trials that stay open, networks that could not be kept.
     """
 
@@ -74,13 +59,10 @@ class Dispatcher:
     order: Order
     limits: Limits = field(default_factory=Limits)
     line: Lifeline = field(default_factory=Lifeline)
-    clock: Callable[[], float] = time.monotonic
-    refusal: str = ""
     error: Exception | None = None
     outcome: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
-        self._handed: dict[str, _Handed] = {}
         self._furthest: dict[str, int] = {}
         self._versions = {name: importlib.metadata.version(name) for name in ("ray", "optuna")}
 
@@ -89,8 +71,8 @@ class Dispatcher:
 
     @property
     def ends(self) -> bool:
-        """Whether the run ends although trials run: the time is used up, a worker has refused, or an error came."""
-        return bool(self.refusal) or self.error is not None or bool(self.limits.reached)
+        """Whether the run ends although trials run: the time is used up, or an error came."""
+        return self.error is not None or bool(self.limits.reached)
 
     @property
     def done(self) -> bool:
@@ -98,19 +80,14 @@ class Dispatcher:
         return self.ends or self.progress.ended or self.progress.stuck or self.progress.held(self._may_start)
 
     def _may_start(self, arm_id: str, trials: int) -> bool:
-        """Return whether so many trials of an arm may start, besides those that were started and stay open."""
-        return not self._against(arm_id, trials)
-
-    def _against(self, arm_id: str, trials: int) -> list[str]:
-        return self.limits.against(arm_id, len(self.outcome.open) + trials)
+        return not self.limits.against(arm_id, trials)
 
     def next_config(self, tune_id: str) -> dict[str, Any] | None:
         """Return Tune's configuration of the next trial or ensemble; None while nothing can start."""
         trials = () if self.done else self.progress.next_trials(self._may_start, self._pace)
         if not trials:
             return None
-        self._handed[tune_id] = _Handed(trials, self.clock(), self.order["start_limit"])
-        self.limits.note_handed(tune_id, trials[0].arm_id, len(trials))
+        self.limits.running[tune_id] = Running(trials, self.limits.clock(), self.order["start_limit"])
         self._send("started", trials)
         recorded = [trial.key for trial in trials if self.progress.has_ended(trial)]
         order: Order = {**self.order, "trials": [trial.to_json() for trial in trials], "recorded": recorded}
@@ -130,33 +107,33 @@ class Dispatcher:
 
     def note_start(self, tune_id: str) -> None:
         """Note that a trial's process has started."""
-        handed = self._handed[tune_id]
-        handed.since, handed.patience = self.clock(), self.order["start_limit"]
-        self.limits.note_start(tune_id)
+        run = self.limits.running[tune_id]
+        run.began = run.heard = self.limits.clock()
+        run.patience = self.order["start_limit"]
 
     def receive(self, tune_id: str, message: dict[str, Any]) -> None:
         """Process a message about a trial, and remove the parts that are not for Tune and its other callbacks."""
         own = cast(Report, {name: message.pop(name) for name in Report.__annotations__ if name in message})
-        handed = self._handed[tune_id]
-        handed.since, handed.kept = self.clock(), max(handed.kept, own.get("kept", 0))
+        run = self.limits.running[tune_id]
+        run.heard, run.kept = self.limits.clock(), max(run.kept, own.get("kept", 0))
         if message.get("epoch"):
-            handed.patience = own.get("patience", handed.patience)
+            run.patience = own.get("patience", run.patience)
         if not message["done"]:
-            value = message.get(f"validation/{handed.trials[0].arm.metric}")
-            self._send("progress", handed.trials, epoch=message.get("epoch", 0), value=value)
+            value = message.get(f"validation/{run.trials[0].arm.metric}")
+            self._send("progress", run.trials, epoch=message.get("epoch", 0), value=value)
             return
-        del self._handed[tune_id]
-        self.limits.note_end(tune_id, ended="records" in own)
+        trials = self._stopped(tune_id).trials
         if "records" in own:
-            self._record(handed.trials, [TrialRecord.from_json(text) for text in own["records"]])
+            self._record(trials, [TrialRecord.from_json(text) for text in own["records"]])
         elif "refused" in own:
-            self.refusal = self.refusal or own["refused"]
-            self._release(handed.trials)
+            self.error = self.error or ChangedError(f"{own['refused']}. {_CHANGED}")
+            self._release(trials)
         else:
-            self._leave(handed.trials, FAULTS[own["fault"]](own["why"]))
+            self._leave(trials, FAULTS[own["fault"]](own["why"]))
 
     def _record(self, trials: Sequence[Trial], records: Sequence[TrialRecord]) -> None:
         """Keep the records of trials that ended together, then let the trials that wait for them start."""
+        self.limits.tried += len(trials)
         for trial, record in zip(trials, records, strict=True):
             self._furthest.pop(trial.key, None)
             self.limits.note_record(record)
@@ -187,34 +164,38 @@ class Dispatcher:
                 taken away with notice.
             text: Tune's text about the fault.
         """
-        handed = self._handed[tune_id]
-        self.limits.note_end(tune_id, ended=False)
-        self.limits.note_handed(tune_id, handed.trials[0].arm_id, len(handed.trials))
-        self._note_fault(handed, self._fault(handed, text))
+        run = self.limits.running[tune_id]
+        self.limits.note_stop(run)
+        self._note_fault(run, self._fault(run, text))
         return PAUSES[min(max(tries, 1), len(PAUSES)) - 1]
 
     def give_up(self, tune_id: str, tries: int, text: str) -> None:
         """Note that Tune does not start a trial again: hand it out once more if it got further, or leave it open."""
-        handed = self._handed.pop(tune_id)
-        self.limits.note_end(tune_id, ended=False)
-        fault, key = self._fault(handed, text), handed.trials[0].key
-        if tries <= len(PAUSES) or handed.kept > self._furthest.get(key, 0):
-            self._furthest[key] = handed.kept
-            self._note_fault(handed, fault)
-            self._release(handed.trials)
+        run = self._stopped(tune_id)
+        fault, key = self._fault(run, text), run.trials[0].key
+        if tries <= len(PAUSES) or run.kept > self._furthest.get(key, 0):
+            self._furthest[key] = run.kept
+            self._note_fault(run, fault)
+            self._release(run.trials)
         else:
-            self._leave(handed.trials, fault)
+            self._leave(run.trials, fault)
 
-    def _fault(self, handed: _Handed, text: str) -> FaultError:
+    def _stopped(self, tune_id: str) -> Running:
+        """Return a training that Tune does not have any more."""
+        run = self.limits.running.pop(tune_id)
+        self.limits.note_stop(run)
+        return run
+
+    def _fault(self, run: Running, text: str) -> FaultError:
         if match := _FAULT.fullmatch(text):
             return FAULTS[match[1]](match[2])
-        if (silent := self.clock() - handed.since) >= handed.patience:
+        if (silent := self.limits.clock() - run.heard) >= run.patience:
             return StalledError(f"its process showed no progress for {silent:.0f} s")
         return LostProcessError(text)
 
-    def _note_fault(self, handed: _Handed, fault: FaultError) -> None:
+    def _note_fault(self, run: Running, fault: FaultError) -> None:
         self.progress.retries += 1
-        self._send("again", handed.trials, why=f"{fault.kind}: {fault}")
+        self._send("again", run.trials, why=f"{fault.kind}: {fault}")
 
     def _leave(self, trials: tuple[Trial, ...], fault: FaultError) -> None:
         text = f"{fault.kind}: {fault}"
@@ -223,6 +204,7 @@ class Dispatcher:
                 self.progress.release(trial)
                 continue
             self.progress.leave(trial)
+            self.limits.tried += 1
             self.outcome.open.append(OpenTrial(trial.key, trial.arm.name, text, fault.remedy))
         self._send("open", trials, why=f"{text}; {fault.remedy}")
 
@@ -236,17 +218,16 @@ class Dispatcher:
         The next run continues them from their checkpoints.
         """
         cut = bool(self.limits.reached) or self.error is not None
-        for tune_id, handed in [*self._handed.items()]:
-            del self._handed[tune_id]
-            self.limits.note_end(tune_id, ended=False)
-            self._release(handed.trials)
+        for tune_id in [*self.limits.running]:
+            run = self._stopped(tune_id)
+            self._release(run.trials)
             if cut:
-                self._send("cut", handed.trials)
+                self._send("cut", run.trials)
         if self.outcome.lost or not self.progress.left:
             return
         used_up = set(self.limits.reached)
         if not used_up and self.progress.held(self._may_start):
             ready = [arm for arm in self.progress.arms.values() if arm.next_slot() is not None]
-            used_up.update(*(self._against(arm.arm_id, arm.arm.protocol.ensemble) for arm in ready))
+            used_up.update(*(self.limits.against(arm.arm_id, arm.arm.protocol.ensemble) for arm in ready))
         self.outcome.partial = ", ".join(sorted(used_up))
         self.outcome.interrupted = not used_up and not self.progress.stuck

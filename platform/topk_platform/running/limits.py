@@ -9,19 +9,31 @@ from dataclasses import dataclass
 
 from topk_platform.protocol import Durations, StudyProgress
 from topk_platform.running.run_options import RunOptions
-from topk_platform.specs import TrialRecord
+from topk_platform.specs import Trial, TrialRecord
 
-__all__ = ["Limits"]
+__all__ = ["Limits", "Running"]
 
 _HOUR = 3600.0
 _LIMITS = ("max_hours", "max_gpu_hours", "max_trials")
 
 
 @dataclass
-class _Running:
-    arm_id: str
-    trials: int
-    since: float = math.inf  # until its worker has started
+class Running:
+    """Trials that Tune has: one, or those of an ensemble.
+
+    Args:
+        trials: The trials.
+        heard: When they were handed out, or their process last started or sent a message.
+        patience: The seconds after which the process ends itself, if it is silent.
+        began: When their process started, from when on it takes a GPU; infinity until then.
+        kept: The step of their last checkpoint.
+    """
+
+    trials: tuple[Trial, ...]
+    heard: float
+    patience: float
+    began: float = math.inf
+    kept: int = 0
 
 
 class Limits:
@@ -37,6 +49,8 @@ class Limits:
 
     Attributes:
         durations: How long trials take, kept up to date as they end.
+        running: The trainings that run, by Tune's name.
+        tried: How many trials have ended in this run, or stay open after all tries.
 
     Example:
         >>> now = [0.0]
@@ -57,24 +71,23 @@ class Limits:
     ) -> None:
         limits = {name: getattr(options or RunOptions(), name) for name in _LIMITS}
         self._limits = {name: limit for name, limit in limits.items() if limit is not None}
-        self.gpus, self._clock = gpus, clock
+        self.gpus, self.clock = gpus, clock
         self.durations = Durations()
-        self._began, self._trials, self._gpu_seconds = clock(), 0, 0.0
-        self._running: dict[str, _Running] = {}
+        self.running: dict[str, Running] = {}
+        self.tried = 0
+        self._began, self._gpu_seconds = clock(), 0.0
 
     def against(self, arm_id: str, trials: int) -> list[str]:
         """Return the limits, in words, that keep this many trials of an arm, training together, from starting now."""
         if not self._limits:
             return []
         seconds = self.durations.of(arm_id)
-        under_way = sum(run.trials for run in self._running.values())
-        reserved = sum(
-            max(self._lasted(run), self.durations.of(run.arm_id)) for run in self._running.values()
-        )
+        under_way = self.running.values()
+        reserved = sum(max(self._lasted(run), self.durations.of(run.trials[0].arm_id)) for run in under_way)
         return self._exceeded(
-            max_hours=(self._clock() - self._began + seconds) / _HOUR,
+            max_hours=(self.clock() - self._began + seconds) / _HOUR,
             max_gpu_hours=(self._gpu_seconds + self.gpus * (reserved + seconds)) / _HOUR,
-            max_trials=self._trials + under_way + trials,
+            max_trials=self.tried + sum(len(run.trials) for run in under_way) + trials,
         )
 
     @property
@@ -82,14 +95,14 @@ class Limits:
         """The limits of time that are used up, in words: running trials are then cut off, and continue later."""
         if not self._limits:
             return []
-        spent = self._gpu_seconds + self.gpus * sum(map(self._lasted, self._running.values()))
-        return self._exceeded(max_hours=(self._clock() - self._began) / _HOUR, max_gpu_hours=spent / _HOUR)
+        spent = self._gpu_seconds + self.gpus * sum(map(self._lasted, self.running.values()))
+        return self._exceeded(max_hours=(self.clock() - self._began) / _HOUR, max_gpu_hours=spent / _HOUR)
 
     def _exceeded(self, **spent: float) -> list[str]:
         return [f"{name} {limit:g}" for name, limit in self._limits.items() if spent.get(name, 0) > limit]
 
-    def _lasted(self, run: _Running) -> float:
-        return max(0.0, self._clock() - run.since)
+    def _lasted(self, run: Running) -> float:
+        return max(0.0, self.clock() - run.began)
 
     def guess_unknown(self, progress: StudyProgress) -> None:
         """If time is limited, estimate the time of arms without an ended trial from a few steps, as a plan does."""
@@ -99,22 +112,12 @@ class Limits:
 
             self.durations.guess(trial_seconds(unknown))
 
-    def note_handed(self, name: str, arm_id: str, trials: int) -> None:
-        """Note that trials of an arm are given to a worker, under a name."""
-        self._running[name] = _Running(arm_id, trials)
-
-    def note_start(self, name: str) -> None:
-        """Note that their worker has started; from now on it takes a GPU."""
-        self._running[name].since = self._clock()
-
     def note_record(self, record: TrialRecord) -> None:
         """Note how long an ended trial took, unless it broke off."""
         if record.status in ("completed", "pruned"):
             self.durations.add(record.trial.arm_id, record.train_seconds)
 
-    def note_end(self, name: str, ended: bool) -> None:
-        """Note that trials have stopped, and whether they have a result; a trial that is tried again counts once."""
-        run = self._running.pop(name, None)
-        if run is not None:
-            self._gpu_seconds += self.gpus * self._lasted(run)
-            self._trials += run.trials * ended
+    def note_stop(self, run: Running) -> None:
+        """Note that the process of a training has stopped."""
+        self._gpu_seconds += self.gpus * self._lasted(run)
+        run.began = math.inf

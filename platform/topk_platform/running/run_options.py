@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from topk_platform.errors import UserError, masked, unknown_name
 from topk_platform.running.cluster.reaching import host_and_port
 from topk_platform.specs import Study
 from topk_platform.specs.checks import check_not_blank
-from topk_platform.specs.fields import Checked, Count, NonNegative
+from topk_platform.specs.fields import Checked, Count, NonNegative, Positive
 
 __all__ = ["HEADINGS", "RunOptions", "help_of"]
 
@@ -92,8 +91,8 @@ class RunOptions(Checked):
     seeds: int | None = None
     only: str | Sequence[str] | None = None
     workers: Count | None = None
-    max_hours: float | None = None
-    max_gpu_hours: float | None = None
+    max_hours: Positive | None = None
+    max_gpu_hours: Positive | None = None
     max_trials: int | None = None
     checkpoints: NonNegative = 30.0
     retry_failed: bool = False
@@ -115,10 +114,6 @@ class RunOptions(Checked):
         for name, package in (("tensorboard", "tensorboardX"), ("wandb", "wandb")):
             if getattr(self, name) is not None and find_spec(package) is None:
                 raise UserError(f"{name} needs a package that is not installed: pip install {package}")
-        for name in ("max_hours", "max_gpu_hours"):
-            hours = getattr(self, name)
-            if hours is not None and not (math.isfinite(hours) and hours > 0):
-                raise UserError(f"{name} must be above 0, got {hours}")
 
     def but(self, **given: Any) -> RunOptions:
         """Return the options with some replaced; raise ``UserError`` for a name that is none."""

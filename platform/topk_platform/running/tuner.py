@@ -19,7 +19,6 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from topk_platform.data import data_folder
-from topk_platform.errors import ChangedError
 from topk_platform.own_measures import of_scores
 from topk_platform.running import dispatcher as dispatching
 from topk_platform.running.cluster.driver_process import in_variables, scratch_folder
@@ -87,10 +86,8 @@ def tune_trials(
         callbacks: More callbacks of Tune.
 
     Raises:
-        ChangedError: if a worker's code or data differ from those that the study was checked with; ended trials are
-            kept.
-        Exception: the error that the dispatcher's ``keep`` or ``notify`` raised, once the running trials have been cut
-            off.
+        Exception: the dispatcher's error, once the running trials have been cut off: ``ChangedError`` if a process
+            has other code or data than the study was checked with.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     try:
@@ -103,11 +100,6 @@ def tune_trials(
         dispatcher.close()
     if dispatcher.error is not None:
         raise dispatcher.error
-    if dispatcher.refusal:
-        raise ChangedError(
-            f"{dispatcher.refusal}. Ended trials are kept; once every process has the same code, data and environment, "
-            "the same command goes on from here"
-        )
     return dispatcher.outcome
 
 
@@ -232,37 +224,30 @@ class RecordCallback(TrialProgressCallback):  # type: ignore[misc]  # Ray has no
         super().__init__()
         self._dispatcher = dispatcher
 
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+    def on_trial_start(self, trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Note the start."""
         self._dispatcher.note_start(trial.trial_id)
 
-    def on_trial_result(
-        self,
-        iteration: int,  # noqa: ARG002
-        trials: list[Any],  # noqa: ARG002
-        trial: Any,
-        result: dict[str, Any],
-        **info: Any,  # noqa: ARG002
-    ) -> None:
+    def on_trial_result(self, trial: Any, result: dict[str, Any], **info: Any) -> None:  # noqa: ARG002
         """Pass on a message; the ledger has its records when this returns, and may still be writing them."""
         self._dispatcher.receive(trial.trial_id, result)
 
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+    def on_trial_complete(self, trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Forget the order of a trial that has ended, because Tune keeps its trials to the end."""
         trial.config.pop("order", None)
         for name in [name for name in trial.evaluated_params if name.startswith("order")]:
             del trial.evaluated_params[name]
 
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+    def on_trial_recover(self, trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Note a fault after which Tune starts the trial again."""
-        tries = trial.num_failures
-        trial.config["order"]["pause"] = self._dispatcher.restart(trial.trial_id, tries, _reason(trial))
+        pause = self._dispatcher.restart(trial.trial_id, trial.num_failures, _reason(trial))
+        trial.config["order"]["pause"] = pause
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:  # noqa: ARG002
+    def on_trial_error(self, trial: Any, **info: Any) -> None:  # noqa: ARG002
         """Note a fault after which Tune does not start the trial again."""
         self._dispatcher.give_up(trial.trial_id, trial.num_failures, _reason(trial))
 
-    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:  # noqa: ARG002
+    def on_step_end(self, **info: Any) -> None:  # noqa: ARG002
         """End Tune if Ray is gone."""
         self._dispatcher.line.check()
 

@@ -92,9 +92,7 @@ def stage() -> Callable[..., Stage]:
         kept, events, now = list[TrialRecord](), list[Event](), [0.0]
         limits = Limits(limits, clock=lambda: now[0])
         order = {"start_limit": 1800.0}
-        dispatcher = Dispatcher(
-            progress, keep or kept.append, events.append, order, limits, clock=lambda: now[0]
-        )
+        dispatcher = Dispatcher(progress, keep or kept.append, events.append, order, limits)
         return Stage(dispatcher, progress, kept, events, now)
 
     return make

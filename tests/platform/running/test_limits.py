@@ -62,8 +62,7 @@ class Driver:
         self.progress = StudyProgress(ArmProgress(study, arm, Identity("c", "f")) for arm in study.arms)
         self.limits = Limits(limits, gpus, clock=lambda: self.now)
         self.dispatcher = Dispatcher(
-            *(self.progress, self.kept.append, lambda _event: None, {"start_limit": 1800.0}, self.limits),
-            clock=lambda: self.now,
+            self.progress, self.kept.append, lambda _event: None, {"start_limit": 1800.0}, self.limits
         )
 
     def go_on(self) -> None:
@@ -84,7 +83,7 @@ class Driver:
 
     def end(self, name: str) -> None:
         """Let a worker bring its trials' records."""
-        trials = self.dispatcher._handed[name].trials
+        trials = self.limits.running[name].trials
         records = [record_of(trial, self.seconds).to_json() for trial in trials]
         self.dispatcher.receive(name, {"done": True, "records": records})
 
