@@ -32,14 +32,13 @@ from topk_platform.records.storage.checked_json import command_of
 from topk_platform.records.storage.lease import driven
 from topk_platform.records.storage.store import Store
 from topk_platform.references import is_reference
-from topk_platform.running.views import arms_text, headline, trials_text
+from topk_platform.running.views import headline, progress_text
 from topk_platform.specs.checks import plural
 
 __all__ = ["status"]
 
 _WATCH_SECONDS = 3.0
-_TRIALS = 6  # running trials that are shown
-_AROUND = 7 + _TRIALS  # lines of a watched study besides its rows: headlines, events and notes
+_AROUND = 7  # the other lines of a watched study: two headlines, two rows of heads, two notes, an empty one
 
 
 def status(
@@ -131,16 +130,13 @@ def _shown(study: _Study) -> list[RenderableType]:
     return [_rendered(study), *study.notes]
 
 
-def _rendered(study: _Study, most: int | None = None) -> RenderableType:
-    """Return a study's headline, one row per arm and, while it runs, the last events."""
+def _rendered(study: _Study, lines: int | None = None) -> RenderableType:
+    """Return a study's headlines and, in so many lines, its arms and what of it runs."""
     state = study.state
-    lines = [Text(_title(study.recorded))]
+    heads = [Text(_title(study.recorded))]
     if state.whole.left:
-        lines.append(Text(headline(state)))
-    events = [Text(event, no_wrap=True, overflow="ellipsis", style="dim") for event in state.events[-4:]]
-    arms = [arms_text(state, most)] if state.arms else []
-    trials = [trials_text(state, _TRIALS)] if state.training else []
-    return Group(*lines, *arms, *trials, *events)
+        heads.append(Text(headline(state)))
+    return Group(*heads, progress_text(state, lines))
 
 
 def _title(recorded: Recorded) -> str:
@@ -165,14 +161,14 @@ def _seen(console: Console, store: str, study: str | None, reference: str) -> It
         studies, problems = _read(store, study, reference)
         if not studies and not problems:
             raise UserError(_none(store, study))
-        most = max(2, console.height // max(1, len(studies)) - _AROUND - 2)
-        shown = (_watched(most, read) for read in studies)
+        lines = console.height // max(1, len(studies)) - _AROUND
+        shown = (_watched(lines, read) for read in studies)
         yield Group(*chain(*shown), *(Text(f"topk: {problem}") for problem in problems))
 
 
-def _watched(most: int, study: _Study) -> list[RenderableType]:
+def _watched(lines: int, study: _Study) -> list[RenderableType]:
     notes = [Text(line, no_wrap=True, overflow="ellipsis") for line in study.notes[:2]]
-    return [_rendered(study, most), *notes, Text()]
+    return [_rendered(study, lines), *notes, Text()]
 
 
 def _data(study: _Study) -> dict[str, Any]:

@@ -19,14 +19,15 @@ from topk_platform.records.states import ArmState, StudyState
 from topk_platform.running.watching import Event, OnEvent, Watch, value_in_words, values_in_words
 from topk_platform.terminal import PlainConsole
 
-__all__ = ["arm_line", "arms_text", "duration", "headline", "own_console", "trials_text", "view_on"]
+__all__ = ["arms_text", "duration", "headline", "own_console", "progress_text", "trials_text", "view_on"]
 
 _STYLES = {"running": "cyan", "pruned": "yellow", **dict.fromkeys(("diverged", "failed", "lost"), "red")}
 _GAP = "  "
 _LINE_SECONDS = 10.0
 _REFRESHES = 2.0  # per second; each one costs the driver some milliseconds
 _NEWS = 4  # how many of the last events are shown
-_AROUND = 8  # lines beside the rows and the events: headline, bar, heads, rules, the line of the prompt
+_TRIALS = 6  # how many running trials are shown
+_AROUND = 6  # the other lines: headline, bar, an empty one, two rows of heads, the line of the prompt
 _BAR = 40
 
 
@@ -41,7 +42,7 @@ def headline(state: StudyState) -> str:
     return f"{_done(whole)} trials: {', '.join(parts) or 'nothing has ended yet'}"
 
 
-def arm_line(arm: ArmState) -> str:
+def _arm_line(arm: ArmState) -> str:
     """Return an arm's progress in one line."""
     parts = [f"{_done(arm)} trials", *_counted(arm)]
     if arm.best is not None:
@@ -62,6 +63,19 @@ def _counts(arm: ArmState) -> dict[str, int]:
 
 def _counted(arm: ArmState) -> list[str]:
     return [f"{count} {name}" for name, count in _counts(arm).items() if count]
+
+
+def progress_text(state: StudyState, lines: int | None = None) -> Group:
+    """Return a study's arms, some of its running trials and its last events, one line each.
+
+    Args:
+        state: The study's progress.
+        lines: How many lines there are; by default every arm has one.
+    """
+    news = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in state.events[-_NEWS:]]
+    others = len(state.training[:_TRIALS]) + len(news)
+    arms = [arms_text(state, None if lines is None else max(2, lines - others))] if state.arms else []
+    return Group(*arms, *([trials_text(state)] if state.training else []), *news)
 
 
 def arms_text(state: StudyState, most: int | None = None) -> Text:
@@ -87,20 +101,15 @@ def arms_text(state: StudyState, most: int | None = None) -> Text:
     return _laid_out([{name: name for name in rows[0] if any(row[name] for row in rows)}, *rows])
 
 
-def trials_text(state: StudyState, most: int | None = None) -> Text:
-    """Return one line per running trial: its epoch and its last validation value.
-
-    Args:
-        state: The study's progress.
-        most: The most lines; by default there is no limit.
-    """
+def trials_text(state: StudyState) -> Text:
+    """Return one line for each of the first running trials: its epoch and its last validation value."""
     rows = [
         {
             "trial": trial.trial,
             "running": f"epoch {trial.epoch}/{trial.epochs}",
             "last validation": value_in_words(trial.value, trial.metric),
         }
-        for trial in state.training[:most]
+        for trial in state.training[:_TRIALS]
     ]
     return _laid_out([{name: name for name in rows[0]}, *rows])
 
@@ -197,13 +206,9 @@ class _LiveView:
             return Text(f"starting Ray ({passed})")
         state, width = self._watch.state(), self._console.width
         head = Text(f"{state.study}  {headline(state)}, {passed} passed", no_wrap=True, overflow="ellipsis")
-        news = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in state.events[-_NEWS:]]
-        lines = max(2, self._console.height - _AROUND - len(news))
-        shown, whole = min(len(state.training), lines // 3), state.whole
+        whole = state.whole
         bar = ProgressBar(total=whole.total or 1, completed=whole.done, width=min(_BAR, width))
-        trials = (trials_text(state, shown), Text()) if shown else ()
-        arms = arms_text(state, max(2, lines - shown - 2 * bool(shown)))
-        return Group(head, bar, Text(), arms, Text(), *trials, *news)
+        return Group(head, bar, Text(), progress_text(state, self._console.height - _AROUND))
 
 
 class _Lines:
@@ -222,7 +227,7 @@ class _Lines:
         if fault:
             self._print(watch.news)
         if event.record is not None and not watch.progress.arms[event.record.trial.arm_id].left:
-            self._print(arm_line(watch.arm(event.record.trial.arm_id)))
+            self._print(_arm_line(watch.arm(event.record.trial.arm_id)))
         # After an end a worker seems free until the next trial starts.
         due = event.kind == "started" and self._clock() >= self._next
         if watch.progress.left and (fault or due or event.kind == "begun"):
