@@ -1,11 +1,11 @@
 """What Python costs of a step on a GPU, and whether kernels in compiled graphs beat plain torch there.
 
     python benchmarks/python_gpu.py                 # needs a CUDA device; `make gpu` runs it
-    python benchmarks/python_gpu.py --device cpu    # a rehearsal: registers and traces the operators, times nothing
+    python benchmarks/python_gpu.py --device cpu    # times calls on the CPU, and traces the operators as a rehearsal
 
 *Called*: the time of the host for forward and backward pass of a batch so small that the device waits for Python, as a
 multiple of torch's cross-entropy in the same run, and the functions of ours that take most of it. At most 2.5 is wanted
-of the smooth SVM and the noised hinge.
+of the smooth SVM and the noised hinge. On the CPU the kernels' own arithmetic is part of it.
 
 *Compiled*: a linear layer and the smooth SVM as one graph of ``torch.compile``, with the loss in plain torch, as
 ``topk_losses`` gives it today, and with its Triton kernels as operators of ``torch.library.triton_op``. Where the
@@ -105,16 +105,16 @@ def registered(scores: Tensor, labels: Tensor) -> Tensor:
     return losses.mean()
 
 
-def on_device(rows: int, classes: int) -> tuple[Tensor, Tensor]:
+def on_device(rows: int, classes: int, device: str = "cuda") -> tuple[Tensor, Tensor]:
     """Scores that take a gradient, and labels."""
-    generator = torch.Generator("cuda").manual_seed(0)
-    scores = 3 * torch.randn(rows, classes, generator=generator, device="cuda")
-    return scores.requires_grad_(), torch.randint(classes, (rows,), generator=generator, device="cuda")
+    generator = torch.Generator(device).manual_seed(0)
+    scores = 3 * torch.randn(rows, classes, generator=generator, device=device)
+    return scores.requires_grad_(), torch.randint(classes, (rows,), generator=generator, device=device)
 
 
-def called(steps: int) -> list[str]:
+def called(steps: int, device: str) -> list[str]:
     """The host's time per step of each loss, and where ours goes."""
-    scores, labels = on_device(8, 10)
+    scores, labels = on_device(8, 10, device)
     lines = ["| loss | microseconds of Python | times cross-entropy |", "|---|---|---|"]
     usual, above = 0.0, list[str]()
     for name, loss in CALLED.items():
@@ -128,7 +128,8 @@ def called(steps: int) -> list[str]:
 
 
 def _host_time(loss: Loss, scores: Tensor, labels: Tensor, steps: int) -> float:
-    torch.cuda.synchronize()
+    if scores.is_cuda:
+        torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(steps):
         torch.autograd.grad(loss(scores, labels), scores)
@@ -206,10 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=200, help="steps in a row whose Python is timed")
     parser.add_argument("--repetitions", type=int, default=50, help="compiled steps that are timed")
     options = parser.parse_args(arguments)
+    print("\n".join(called(options.steps, options.device)))
     if options.device == "cpu":
         print(traced())
         return
-    print("\n".join(called(options.steps)))
     profiled(options.steps)
     print("\n".join(compiled(options.repetitions)))
 

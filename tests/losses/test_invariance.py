@@ -116,6 +116,27 @@ def test_gradients_computed_together_are_those_computed_one_by_one(name, backend
     torch.testing.assert_close(mapped, alone)
 
 
+@pytest.mark.parametrize("loss", [functional.smooth_topk_svm, functional.noised_topk_hinge])
+def test_mean_in_one_node_has_the_bits_of_the_mean_of_all_losses(loss):
+    """The value, one gradient, several together, and the second derivative."""
+    scores, target = some_batch(400)
+    leaf = scores.requires_grad_()
+    each = torch.tensor([1.0, -0.3, 7.0])
+    results = []
+    for reduction in ("mean", "none"):
+        torch.manual_seed(3)
+        mean = loss(leaf, target, 3, reduction=reduction).mean()
+
+        def pull_back(slope, mean=mean, **how):
+            return torch.autograd.grad(mean, leaf, slope, retain_graph=True, **how)[0]
+
+        first = pull_back(each[1], create_graph=True)
+        second = torch.autograd.grad(first.square().sum(), leaf, retain_graph=True)[0]
+        results.append((mean, pull_back(each[1]), pull_back(each, is_grads_batched=True), second))
+    for own, expected in zip(*results, strict=True):
+        assert torch.equal(own, expected)
+
+
 @every_loss_and_draws
 @every_backend
 def test_gradients_of_torch_func_are_those_of_autograd(name, backend):

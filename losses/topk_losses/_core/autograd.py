@@ -31,8 +31,9 @@ class Rule(ABC, Generic[Kept]):
 
     Attributes:
         keeps: The named tuple of what :meth:`forward` keeps; None for a plain tuple.
-        complete: Whether the rule handles ignored and masked labels itself, and takes labels ``(N,)``, see
-            :func:`~topk_losses._core.reduction.reduce_loss`.
+        complete: Whether the rule takes labels ``(N,)`` and handles ignored labels (loss 0) and masked targets (loss
+            +inf) itself, see :func:`~topk_losses._core.reduction.reduce_complete`. Kernels do this in passing, which
+            saves launching others.
         narrow: Whether the rule reads half-precision scores directly; otherwise they are converted to float32 first.
         passes_nan: Whether :meth:`backward` returns NaN for a row whose loss is NaN. Otherwise it is given NaN for it,
             which takes a GPU three further launches.
@@ -78,29 +79,32 @@ class RuleOfLabels(Rule[Kept]):
 
     def losses(self, rows: Tensor, labels: Tensor) -> Tensor:
         """The losses ``(M, C)`` for labels ``(M, C)``: by the rule's own gradient where C = 1."""
-        return (
-            losses_by(self, rows, labels).unsqueeze(1)
-            if labels.shape[1] == 1
-            else self.of_labels(rows, labels)
-        )
+        if labels.shape[1] == 1:
+            return losses_by(self, rows, labels).unsqueeze(1)
+        return self.of_labels(rows, labels)
 
 
-def losses_by(rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input) -> Tensor:
-    """The rule's losses ``(N,)`` of scores ``(N, L)`` and labels ``(N, 1)``, or ``(N,)`` for a complete rule."""
+def losses_by(
+    rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input, count: float | Tensor | None = None
+) -> Tensor:
+    """The rule's losses ``(N,)`` of scores ``(N, L)`` and labels ``(N, 1)``, or ``(N,)`` for a complete rule.
+
+    With ``count`` it is their sum divided by this count, in one node of the graph: every further node costs Python as
+    much time as a small kernel.
+    """
     scores = scores if rule.narrow else computing(scores)
     if torch.compiler.is_compiling() or in_forward_mode():
-        return rule.plain(scores, labels, *inputs)
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        transformed: Tensor = _Transformed.apply(rule, torch.is_grad_enabled(), scores, labels, *inputs)[0]
-        return transformed
-    if torch.is_grad_enabled() and (scores.requires_grad or any(map(_requires_grad, inputs))):
-        losses: Tensor = _Losses.apply(rule, scores, labels, *inputs)
-        return losses
-    return rule.forward(scores, labels, *inputs, with_gradient=False)[0]
-
-
-def _requires_grad(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad
+        losses = rule.plain(scores, labels, *inputs)
+    elif torch._C._functorch.peek_interpreter_stack() is not None:
+        losses = _Transformed.apply(rule, torch.is_grad_enabled(), scores, labels, *inputs)[0]
+    elif torch.is_grad_enabled() and any(
+        getattr(value, "requires_grad", False) for value in (scores, *inputs)
+    ):
+        result: Tensor = _Losses.apply(rule, count, scores, labels, *inputs)
+        return result
+    else:
+        losses = rule.forward(scores, labels, *inputs, with_gradient=False)[0]
+    return losses if count is None else losses.sum() / count
 
 
 def in_forward_mode() -> bool:
@@ -109,17 +113,20 @@ def in_forward_mode() -> bool:
 
 
 class _Losses(torch.autograd.Function):
-    """The losses; their context keeps what the gradient needs."""
+    """The losses, or their sum divided by a count; their context keeps what the gradient needs."""
 
     @staticmethod
-    def forward(ctx: Any, rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Any) -> Tensor:
+    def forward(
+        ctx: Any, rule: Rule[Any], count: Any, scores: Tensor, labels: Tensor, *inputs: Any
+    ) -> Tensor:
         losses, kept = rule.forward(scores, labels, *inputs, with_gradient=True)
         _keep(ctx, rule, scores, labels, inputs, losses, kept)
-        return losses
+        ctx.count = count
+        return losses if count is None else losses.sum() / count
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *_gradients(ctx, gradient)
+        return None, None, *_gradients(ctx, gradient)
 
 
 class _Transformed(torch.autograd.Function):
@@ -163,7 +170,8 @@ def _keep(
     kept: Sequence[Tensor],
 ) -> None:
     ctx.rule = rule
-    ctx.numbers, tensors = _separated(inputs)
+    ctx.numbers = tuple([None if isinstance(value, Tensor) else value for value in inputs])
+    tensors = [value for value in inputs if isinstance(value, Tensor)]
     ctx.save_for_backward(losses, scores, labels, *tensors, *kept)
 
 
@@ -171,6 +179,16 @@ def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     """The gradients with respect to the scores, the labels and each input."""
     losses, scores, labels, *tensors = ctx.saved_tensors
     differentiated = torch.is_grad_enabled()  # the caller will differentiate this gradient
+    if gradient.ndim == 0:  # that of the sum divided by a count
+        if (
+            isinstance(ctx.count, int)
+            and gradient.is_cpu
+            and not differentiated
+            and not _is_batched(gradient)
+        ):
+            gradient = torch.full_like(losses, gradient.item() / ctx.count)  # the same in half the time
+        else:
+            gradient = (gradient / ctx.count).expand_as(losses)
     if differentiated or not ctx.rule.passes_nan:
         # A row whose loss is NaN must have a gradient of NaN; many rules would return finite numbers.
         gradient = gradient.masked_fill(losses.isnan(), torch.nan)
@@ -199,7 +217,9 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, by_score: Tensor | None, *by_input: Tensor | None) -> tuple[Tensor | None, ...]:
         gradient, scores, labels, *tensors = ctx.saved_tensors
-        inputs, kept = _joined(ctx.rule, ctx.numbers, tensors)
+        waiting = iter(tensors)
+        inputs = [next(waiting) if number is None else number for number in ctx.numbers]
+        kept = _kept(ctx.rule, tuple(waiting))
         given = [i for i, number in enumerate(ctx.numbers) if number is None]
         indices = [i for i in given if inputs[i].is_floating_point()]
 
@@ -247,11 +267,16 @@ def _slopes(
     A batched ``gradient`` cannot be read by kernels: then the gradient for ones is computed and scaled by it.
     """
     kept = _kept(rule, tensors[numbers.count(None) :])
-    functorch = torch._C._functorch  # gradients are wrapped with `is_grads_batched` and in `torch.func`
-    if functorch.is_legacy_batchedtensor(gradient) or functorch.is_functorch_wrapped_tensor(gradient):
+    if _is_batched(gradient):
         ones = torch.ones(len(scores), dtype=gradient.dtype, device=scores.device)
         return _scaled(gradient, rule.backward(ones, scores, labels, kept))
     return rule.backward(gradient, scores, labels, kept)
+
+
+def _is_batched(gradient: Tensor) -> bool:
+    """Whether a gradient stands for several, as with ``is_grads_batched`` and in ``torch.func``."""
+    functorch = torch._C._functorch
+    return functorch.is_legacy_batchedtensor(gradient) or functorch.is_functorch_wrapped_tensor(gradient)
 
 
 def _scaled(gradient: Tensor, slopes: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
@@ -259,21 +284,6 @@ def _scaled(gradient: Tensor, slopes: Sequence[Tensor | None]) -> tuple[Tensor |
     by_score, *by_input = slopes
     first = None if by_score is None else gradient.unsqueeze(-1) * by_score
     return first, *(None if slope is None else gradient * slope for slope in by_input)
-
-
-def _separated(inputs: Sequence[Any]) -> tuple[tuple[float | None, ...], list[Tensor]]:
-    """The inputs that are numbers, with None in the place of tensors; and the tensors."""
-    tensors = [value for value in inputs if isinstance(value, Tensor)]
-    return tuple([None if isinstance(value, Tensor) else value for value in inputs]), tensors
-
-
-def _joined(
-    rule: Rule[Any], numbers: Sequence[float | None], tensors: Sequence[Tensor]
-) -> tuple[list[Any], Any]:
-    """The inputs in their order, and what the rule kept."""
-    waiting = iter(tensors)
-    inputs = [next(waiting) if number is None else number for number in numbers]
-    return inputs, _kept(rule, tuple(waiting))
 
 
 def _kept(rule: Rule[Any], tensors: Sequence[Tensor]) -> Any:

@@ -38,6 +38,7 @@ SOFT_SHAPES = ("logistic", "laplace", "gaussian", "clip", "power", "midpoint")
 MAY_BE_0 = ("clip", "power")
 FINITE = (-sys.float_info.max, sys.float_info.max)
 REDUCTIONS = ("mean", "sum", "none")
+FEW_LABELS = 16
 PLAIN = (Tensor, torch.nn.Parameter)  # not fake, sparse, or distributed over processes
 
 
@@ -115,10 +116,8 @@ def check_topk(scores: Tensor, k: int, margin: float | Tensor = 0.0) -> None:
 
 def check_samples(samples: int | None) -> None:
     """Check a positive whole number, or None for the exact expectation."""
-    if samples is None:
-        return
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
-        raise ValueError(f"samples must be an int of at least 1, or None, got {samples!r}")
+    if samples is not None:
+        check_dimension("samples", samples, " or None")
 
 
 def _check_number(name: str, value: float) -> None:
@@ -154,10 +153,10 @@ def check_share(name: str, value: float) -> None:
         raise ValueError(f"{name} must be below 1, got {value}")
 
 
-def check_dimension(name: str, value: int) -> None:
-    """Check a whole number of at least 1."""
+def check_dimension(name: str, value: int, others: str = "") -> None:
+    """Check a whole number of at least 1; ``others`` names other values that are allowed."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be an int of at least 1, got {value!r}")
+        raise ValueError(f"{name} must be an int of at least 1{others}, got {value!r}")
 
 
 def check_reduction(reduction: str) -> None:
@@ -258,7 +257,9 @@ def check_labels(target: Tensor, shape: torch.Size, classes: int, ignore_index: 
         return False
     if target.dtype != torch.int64:  # torch has no bounds of uint16, and takes -1 for 255 beside uint8
         target = target.to(torch.int64)
-    least, most = bounds_of(target)
+    few = target.ndim == 1 and len(target) <= FEW_LABELS  # a list takes a third of the time
+    values = target.tolist() if few else bounds_of(target)
+    least, most = min(values), max(values)
     if least < 0 or most >= classes:
         _check_out_of_range(target, classes, ignore_index)
     return ignore_index is None or not least <= ignore_index <= most

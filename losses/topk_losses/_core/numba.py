@@ -51,8 +51,8 @@ def refusal(scores: Tensor, dtypes: Sequence[torch.dtype] = DTYPES) -> str | Non
         return f"the kernels do not take {scores.dtype}"
     if scores.layout != torch.strided or type(scores) not in (Tensor, torch.nn.Parameter):
         return "the scores are not a plain tensor"  # fake, sparse, or distributed over processes
-    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
-        return "the call is inside torch.compile or torch.func"
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "the call is inside torch.func"
     return None if is_there() else "Numba is not installed"
 
 
@@ -87,9 +87,7 @@ def compiled(*fastmath: str, counting: bool = True, inner: bool = False) -> Call
 
 def array(tensor: Tensor) -> Any:
     """The tensor as a NumPy array that shares its memory; a tensor that is not contiguous is copied first."""
-    if tensor.requires_grad or tensor.is_neg():
-        tensor = tensor.detach().resolve_neg()
-    return tensor.contiguous().numpy()
+    return tensor.contiguous().numpy(force=True)  # resolves what a view negates
 
 
 def numbers(values: float | Tensor, dtype: torch.dtype = torch.float64) -> Any:

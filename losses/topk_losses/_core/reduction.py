@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 import torch
 from torch import Tensor
 
+from topk_losses._core.autograd import Rule, losses_by
 from topk_losses._core.checks import (
     FINITE,
     all_within,
@@ -29,7 +30,14 @@ from topk_losses._core.checks import (
     check_target,
     values_are_readable,
 )
-from topk_losses._core.shapes import class_last, computing, cross_entropies, few_classes, full_precision
+from topk_losses._core.shapes import (
+    class_last,
+    computing,
+    cross_entropies,
+    few_classes,
+    full_precision,
+    per_label,
+)
 
 __all__ = [
     "Direct",
@@ -37,6 +45,7 @@ __all__ = [
     "RowLosses",
     "Shared",
     "names_shared",
+    "reduce_complete",
     "reduce_entropy",
     "reduce_loss",
     "takes_single_rows",
@@ -97,10 +106,8 @@ def takes_single_rows(loss: F) -> F:
     def of_any(scores: Tensor, target: Tensor, *args: Any, **options: Any) -> Tensor:
         check_target(target)
         if _is_single_row(scores, target):
-            value: Tensor = loss(scores.unsqueeze(0), target.unsqueeze(0), *args, **options)
-            return value.squeeze(0)
-        result: Tensor = loss(scores, target, *args, **options)
-        return result
+            return loss(scores.unsqueeze(0), target.unsqueeze(0), *args, **options).squeeze(0)
+        return loss(scores, target, *args, **options)
 
     return cast("F", of_any)
 
@@ -118,7 +125,6 @@ def reduce_loss(
     how: Reduction,
     *,
     soft: bool = True,
-    complete: bool = False,
     direct: Direct | None = None,
 ) -> Tensor:
     """Apply a loss of rows to scores and targets as torch's cross-entropy would.
@@ -129,9 +135,6 @@ def reduce_loss(
         target: Labels ``(N, ...)``, or probabilities of the scores' shape where ``soft`` allows them.
         how: Weights, ignored labels and the reduction.
         soft: Whether the loss takes soft targets.
-        complete: Whether the loss handles scores of any precision, ignored labels (loss 0) and masked targets (loss
-            +inf) itself, and returns the losses ``(M,)`` for labels ``(M,)``. Kernels do this in passing, which saves
-            launching others.
         direct: The same loss by torch's kernels, where there is such a form. It is several times as fast, and used
             where its value can be read and is finite, so that no target is masked.
 
@@ -145,8 +148,7 @@ def reduce_loss(
     check_scores(scores)
     if how.weight is not None:
         check_per_class("weight", how.weight, scores.shape[1])
-    rows = class_last(scores)
-    rows = rows if complete else computing(rows)
+    rows = computing(class_last(scores))
     with full_precision(scores):
         if target.is_floating_point():
             check_soft(scores, target, how.ignore_index, soft)
@@ -157,15 +159,48 @@ def reduce_loss(
             losses = _expected(losses_of, rows, probabilities, how.weight)
             return losses.mean() if how.reduction == "mean" else _finished(losses, scores, how)
         known = check_labels(target, scores.shape, scores.shape[1], how.ignore_index)
-        labels = target if target.dtype == torch.int64 else target.to(torch.int64)
-        labels = labels if labels.ndim == 1 else labels.reshape(-1)
+        labels = _flat(target)
         # A row of an ignored sample may be without an unmasked class.
         if direct is not None and (known or all_within(rows.detach()[:, 0], *FINITE)):
             value = _directly(direct, rows, labels, scores, how)
             if value is not None:
                 return value
-        labels = labels if complete else labels.unsqueeze(1)
-        return _of_labels(losses_of, rows, labels, scores, how, known, complete)
+        return _of_labels(losses_of, rows, labels.unsqueeze(1), scores, how, known)
+
+
+def reduce_complete(
+    rule: Rule[Any], scores: Tensor, target: Tensor, how: Reduction, margin: float | Tensor, *inputs: Tensor
+) -> Tensor:
+    """Apply a complete rule to scores and labels as :func:`reduce_loss` would, without further kernels.
+
+    Args:
+        rule: The rule.
+        scores: As for :func:`reduce_loss`.
+        target: Labels ``(N, ...)``.
+        how: As for :func:`reduce_loss`.
+        margin: One number, or one per class ``(L,)``.
+        inputs: The rule's further inputs.
+    """
+    check_reduction(how.reduction)
+    if how.weight is not None:
+        check_per_class("weight", how.weight, scores.shape[1])
+    known = check_labels(target, scores.shape, scores.shape[1], how.ignore_index)
+    rows, labels = class_last(scores), _flat(target)
+    with full_precision(scores):
+        margins = per_label(margin, labels, rows)
+        if how.weight is None and how.reduction == "mean":
+            count = len(labels) if known else (labels != how.ignore_index).sum()
+            return losses_by(rule, rows, labels, margins, *inputs, count=count)
+        losses = losses_by(rule, rows, labels, margins, *inputs)
+        if how.weight is None:
+            return _finished(losses, scores, how)
+        ignored = None if known else labels == how.ignore_index
+        return _weighted(losses, labels.clamp(0, scores.shape[1] - 1), ignored, scores, how)
+
+
+def _flat(target: Tensor) -> Tensor:
+    labels = target if target.dtype == torch.int64 else target.to(torch.int64)
+    return labels if labels.ndim == 1 else labels.reshape(-1)
 
 
 def reduce_entropy(
@@ -194,33 +229,28 @@ def _directly(direct: Direct, rows: Tensor, target: Tensor, scores: Tensor, how:
 
 
 def _of_labels(
-    losses_of: RowLosses,
-    rows: Tensor,
-    labels: Tensor,
-    scores: Tensor,
-    how: Reduction,
-    none_ignored: bool,
-    complete: bool,
+    losses_of: RowLosses, rows: Tensor, labels: Tensor, scores: Tensor, how: Reduction, none_ignored: bool
 ) -> Tensor:
-    needless = complete and how.weight is None
-    ignored = None if none_ignored or needless else labels == how.ignore_index
-    if complete:
-        losses = losses_of(rows, labels)
-    else:
-        if ignored is not None:
-            rows, labels = _without_empty(rows, ignored), labels.masked_fill(ignored, 0)
-        losses = losses_of(rows, labels)
-        check_losses(losses, rows, labels)
-        losses = _infinite_where_masked(losses, rows.detach().gather(1, labels))
-        losses = losses if ignored is None else losses.masked_fill(ignored, 0)
-    if how.weight is None and how.reduction == "mean":
-        if none_ignored:
-            return losses.mean()
-        counted = labels != how.ignore_index if ignored is None else ~ignored
-        return losses.sum() / counted.sum()
-    if how.weight is None:
+    ignored = None if none_ignored else labels == how.ignore_index
+    if ignored is not None:
+        rows, labels = _without_empty(rows, ignored), labels.masked_fill(ignored, 0)
+    losses = losses_of(rows, labels)
+    check_losses(losses, rows, labels)
+    losses = _infinite_where_masked(losses, rows.detach().gather(1, labels))
+    losses = losses if ignored is None else losses.masked_fill(ignored, 0)
+    if how.weight is not None:
+        return _weighted(losses, labels, ignored, scores, how)
+    if how.reduction != "mean":
         return _finished(losses, scores, how)
-    shares = how.weight.to(losses.dtype)[labels.clamp(0, scores.shape[1] - 1) if complete else labels]
+    return losses.mean() if ignored is None else losses.sum() / (~ignored).sum()
+
+
+def _weighted(
+    losses: Tensor, labels: Tensor, ignored: Tensor | None, scores: Tensor, how: Reduction
+) -> Tensor:
+    """The losses times the weights of their labels, which are in range, reduced."""
+    assert how.weight is not None  # noqa: S101
+    shares = how.weight.to(losses.dtype)[labels]
     if ignored is not None:  # the loss of ignored samples is 0 even for an infinite weight: 0 · inf is NaN
         shares = shares.masked_fill(ignored, 0)
         losses = torch.where(ignored, losses, losses * shares)

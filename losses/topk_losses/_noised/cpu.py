@@ -54,8 +54,10 @@ MOST_SCORES = 2**20  # the most scores per generator
 MOST_PARTS = 16  # the most parts of a seed's rows, each with its own generator
 
 
-def refusal(scores: Tensor, k: int, epsilon: float) -> str | None:
-    """Why the kernel does not draw for these scores ``(N, L, ...)``."""
+def refusal(scores: Tensor, k: int, epsilon: float, target: Tensor | None = None) -> str | None:
+    """Why the kernels do not draw for these scores ``(N, L, ...)``, or do not take the target."""
+    if target is not None and (target.is_floating_point() or target.device != scores.device):
+        return "the targets are soft, or on another device"
     if k > MOST_K:
         return f"k is above {MOST_K}"
     if not epsilon > LEAST_EPSILON:

@@ -52,18 +52,12 @@ class NumbaSmoothSVM(CompleteSmoothSVM):
         kernels, (rows, classes) = KERNELS(), scores.shape
         losses = numba.empty("float32", rows)
         kept = numba.empty("float32", rows, kernels.kept_per_row(classes, self.k))
-        inputs = (
-            numba.array(scores),
-            numba.array(labels),
-            numba.numbers(margin),
-            self.ignore_index,
-            self.k,
-            float(self.tau),
-        )
+        arrays = numba.array(scores), numba.array(labels), numba.numbers(margin)
+        how = self.ignore_index, self.k, float(self.tau), with_gradient
 
         def part(first: int, last: int) -> None:
             buffers = kernels.buffers_for(classes, self.k)
-            kernels.smooth_forward(*inputs, with_gradient, losses, kept, *buffers, first, last)
+            kernels.smooth_forward(*arrays, *how, losses, kept, *buffers, first, last)
 
         numba.over_rows(part, scores)
         return torch.from_numpy(losses), Kept(torch.from_numpy(kept))

@@ -8,7 +8,6 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from topk_losses._core.autograd import losses_by
 from topk_losses._core.backends import choose
 from topk_losses._core.checks import (
     check_margins,
@@ -19,11 +18,11 @@ from topk_losses._core.checks import (
     check_scores,
     check_topk,
 )
-from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, reduce_complete, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label, with_nan_where_invalid
 from topk_losses._expected.rule import expected_above
 from topk_losses._noised import cpu, cuda
-from topk_losses._noised.draws import Generators, check_generators, seeds_of
+from topk_losses._noised.draws import check_generators, seeds_of
 from topk_losses._noised.plain import noised_losses
 
 __all__ = ["noised_imbalanced_topk_hinge", "noised_topk_hinge"]
@@ -92,9 +91,22 @@ def noised_topk_hinge(
         if noise is not None:
             raise ValueError("noise must be None for samples=None, the exact expectation")
         return _exact_hinge(scores, target, k, epsilon, margin, how)
-    if noise is not None:
+    if noise is None:
+        backend = choose(
+            "noised_topk_hinge",
+            triton=lambda asked: cuda.refusal(scores, target, k, samples, margin, asked),
+            numba=lambda _: cpu.refusal(scores, k + 1, epsilon, target),
+        )
+    else:
         check_noise(noise, scores.shape)
-    return _noised_hinge(scores, target, k, epsilon, samples, margin, noise, generator, how)
+        backend = "torch"
+    if backend == "torch":  # which draws its own noise
+        plain = noised_losses(k, epsilon, samples, margin, noise, generator)
+        return reduce_loss(plain, scores, target, how)
+    check_generators(generator, target.numel())
+    seeds = seeds_of(generator, scores.device)
+    kernels = cuda.TritonNoisedHinge if backend == "triton" else cpu.NumbaNoisedHinge
+    return reduce_complete(kernels(k, epsilon, samples, how.ignore_index), scores, target, how, margin, seeds)
 
 
 @takes_single_rows
@@ -149,44 +161,6 @@ def noised_imbalanced_topk_hinge(
     check_margins(margins, scores.shape[1])
     check_positive("scale", scale)
     return scale * noised_topk_hinge(scores, target, k, epsilon, samples, margins, noise, generator, **shared)
-
-
-def _noised_hinge(
-    scores: Tensor,
-    target: Tensor,
-    k: int,
-    epsilon: float,
-    samples: int,
-    margin: float | Tensor,
-    noise: Tensor | None,
-    generator: Generators,
-    how: Reduction,
-) -> Tensor:
-    """:func:`~topk_losses.functional.noised_topk_hinge` by draws, for arguments that have been checked."""
-
-    def by_numba(_: bool) -> str | None:
-        if target.is_floating_point() or target.device != scores.device:
-            return "the targets are soft, or on another device"
-        return cpu.refusal(scores, k + 1, epsilon)
-
-    def by_triton(asked: bool) -> str | None:
-        return cuda.refusal(scores, target, k, samples, margin, asked)
-
-    given = noise is not None
-    backend = "torch" if given else choose("noised_topk_hinge", triton=by_triton, numba=by_numba)
-    if backend == "torch":  # which draws its own noise
-        plain = noised_losses(k, epsilon, samples, margin, noise, generator)
-        return reduce_loss(plain, scores, target, how)
-    rules = {"triton": cuda.TritonNoisedHinge, "numba": cpu.NumbaNoisedHinge}
-    rule = rules[backend](k, epsilon, samples, how.ignore_index)
-    check_generators(generator, target.numel())
-    seeds = seeds_of(generator, scores.device)
-
-    def losses(rows: Tensor, labels: Tensor) -> Tensor:
-        margins = per_label(margin, labels, rows)
-        return losses_by(rule, rows, labels, margins, seeds)
-
-    return reduce_loss(losses, scores, target, how, complete=True)
 
 
 def _exact_hinge(

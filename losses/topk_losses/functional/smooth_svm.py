@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 from topk_losses._core.autograd import losses_by
 from topk_losses._core.backends import choose
 from topk_losses._core.checks import check_positive, check_topk
-from topk_losses._core.reduction import Reduction, Shared, reduce_loss, takes_single_rows
+from topk_losses._core.reduction import Reduction, Shared, reduce_complete, reduce_loss, takes_single_rows
 from topk_losses._core.shapes import per_label, with_nan_where_invalid
 from topk_losses._smooth_svm import cpu, cuda
 from topk_losses._smooth_svm.plain import PlainSmoothSVM
@@ -77,17 +77,18 @@ def smooth_topk_svm(
         triton=lambda asked: cuda.refusal(scores, target, k, margin, asked),
         numba=lambda asked: cpu.refusal(scores, target, k, asked),
     )
-    kernels = {"triton": cuda.TritonSmoothSVM, "numba": cpu.NumbaSmoothSVM}.get(backend)
-    rule = kernels(k, tau, how.ignore_index) if kernels else PlainSmoothSVM(k, tau)
+    if backend != "torch":
+        kernels = cuda.TritonSmoothSVM if backend == "triton" else cpu.NumbaSmoothSVM
+        return reduce_complete(kernels(k, tau, how.ignore_index), scores, target, how, margin)
     in_logarithms = log_subsets(scores.shape[1] - 1, k) > LARGEST_EXPONENT
 
     def losses(rows: Tensor, labels: Tensor) -> Tensor:
         if in_logarithms:
             return by_recursion(rows, labels, per_label(margin, labels, rows), k, tau)
-        own = losses_by(rule, rows, labels, per_label(margin, labels.view(-1), rows))
-        return own if rule.complete else own.unsqueeze(1)
+        margins = per_label(margin, labels.view(-1), rows)
+        return losses_by(PlainSmoothSVM(k, tau), rows, labels, margins).unsqueeze(1)
 
-    return reduce_loss(losses, scores, target, how, soft=False, complete=rule.complete)
+    return reduce_loss(losses, scores, target, how, soft=False)
 
 
 def by_recursion(rows: Tensor, labels: Tensor, margins: float | Tensor, k: int, tau: float) -> Tensor:
