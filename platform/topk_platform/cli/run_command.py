@@ -107,7 +107,7 @@ def run(
         for line in problems(summary):
             console.print(line)
     else:
-        print_summary(console, summary, chosen)
+        print_summary(console, summary)
     raise typer.Exit(code)
 
 
@@ -206,17 +206,11 @@ def exit_code(summary: Summary) -> int:
     return Exit.FAILED if summary.table.failures or summary.table.fruitless else Exit.DONE
 
 
-def print_summary(console: Console, summary: Summary, chosen: RunOptions) -> None:
-    """Print a run's table, the folder of its results, its problems, and the command that shows its trials.
-
-    Args:
-        console: The console.
-        summary: The summary of the run.
-        chosen: The options of the run.
-    """
+def print_summary(console: Console, summary: Summary) -> None:
+    """Print a run's table, the folder of its results, its problems, and the command that shows its trials."""
     console.print(summary)
-    store = str(chosen.store)
-    if chosen.mlflow is None and not summary.tracking_error and Path(store, "mlflow.db").is_file():
+    store = str(summary.options.store)
+    if summary.options.mlflow is None and not summary.tracking_error and Path(store, "mlflow.db").is_file():
         console.print(
             f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {shlex.quote(store)}",
             highlight=False,

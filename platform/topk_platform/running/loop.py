@@ -265,8 +265,7 @@ class _Run:
             folder=self.folder.uri,
             outcome=outcome,
             beyond=sum(arm.beyond for arm in progress.arms.values()),
-            only=self.options.globs,
-            tracking=self.options.sync,
+            options=self.options,
         )
 
     def _known(self, study: Study) -> dict[str, ArmHistory]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Group
@@ -13,6 +12,7 @@ from topk_platform.records.run_notes import OpenTrial
 from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.text_tables import as_text
 from topk_platform.reports.words import command, only_words
+from topk_platform.running.run_options import RunOptions
 from topk_platform.specs.checks import plural
 
 __all__ = ["Outcome", "Summary", "problems"]
@@ -49,8 +49,7 @@ class Summary:
         folder: The study's folder, as a URI.
         outcome: How the run ended: trials that faults left open, limits that were used up, an interrupt.
         beyond: How many of the ended trials were not requested: ensembles are trained as a whole.
-        only: The globs that chose the arms.
-        tracking: The options of ``topk sync`` that fill the run's MLflow.
+        options: The options of the run, which suggested commands repeat.
     """
 
     table: StudyTable
@@ -60,8 +59,7 @@ class Summary:
     folder: str
     outcome: Outcome = field(default_factory=Outcome)
     beyond: int = 0
-    only: Sequence[str] = ()
-    tracking: Sequence[str] = ()
+    options: RunOptions = field(default_factory=RunOptions)
 
     @property
     def done(self) -> str:
@@ -71,7 +69,7 @@ class Summary:
 
     def command(self, name: str, *arguments: str) -> str:
         """Return a command about the study, as :func:`~topk_platform.reports.words.command` does."""
-        return command(name, self.table.study, *arguments, given=self.table.given)
+        return command(name, self.table.study, *arguments, given=self.options.given)
 
     def __rich__(self) -> Group:
         done = Text(f"{self.done} Results: {self.folder} (ledger, tables, models, ranks)")
@@ -91,13 +89,13 @@ def problems(summary: Summary) -> list[Text]:
     """Return the problems of a run and the remaining work, one line each."""
     lines = []
     if summary.tracking_error:
-        sync = summary.command("sync", *summary.tracking)
+        sync = summary.command("sync", *summary.options.sync)
         lines.append(Text(f"{summary.tracking_error}; `{sync}` fills it in, or the next run"))
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
         Text(
             f"warning: the network of {key} could not be kept, but its result is kept: {why}; "
-            f"`{summary.command('run', *only_words(summary.only), '--networks')}` trains it again"
+            f"`{summary.command('run', *only_words(summary.options.globs), '--networks')}` trains it again"
         )
         for key, why in summary.outcome.unsaved.items()
     ]

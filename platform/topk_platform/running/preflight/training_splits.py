@@ -78,7 +78,12 @@ class Draws:
             several = sum(bool(mask.any()) for mask in groups.values()) > 1
             for metric in metrics:
                 if not several or not (groups[metric.partition("_")[0]] & (validation > 0)).any():
-                    raise _empty_group(arm, metric, training, seed)
+                    raise UserError(
+                        f"arm {arm.name}: metric {metric} needs classes of that group in the training and the "
+                        f"validation split, and classes of another group; the {len(training)} classes have "
+                        f"{int(training.min())} to {int(training.max())} training samples with seed {seed}: "
+                        f"{shot_words(training)}. Take macro_top{accuracy_k(metric)}, the mean over all classes"
+                    )
 
     def _of(self, arm: Arm, *, every: bool) -> Sequence[Tensor]:
         """Return each class's numbers of training and validation samples, int64 ``(2, classes)``, of an arm's regime.
@@ -95,15 +100,6 @@ class Draws:
             splits = (data.train, data.validation)
             drawn.append(torch.stack([torch.bincount(s.labels, minlength=data.classes) for s in splits]))
         return drawn
-
-
-def _empty_group(arm: Arm, metric: str, counts: Tensor, seed: int) -> UserError:
-    return UserError(
-        f"arm {arm.name}: metric {metric} needs classes of that group in the training and the validation split, and "
-        f"classes of another group; the {len(counts)} classes have {int(counts.min())} to {int(counts.max())} "
-        f"training samples with seed {seed}: {shot_words(counts)}. Take macro_top{accuracy_k(metric)}, the mean over "
-        "all classes"
-    )
 
 
 def data_notes(study: Study) -> dict[str, DataNote]:
