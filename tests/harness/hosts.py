@@ -36,11 +36,6 @@ exec chroot . sleep infinity
 """
 
 
-def _blas() -> dict[str, str]:
-    """Return what chooses the kernels of NumPy's BLAS: they decide the last digits of the intervals in a table."""
-    return {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
-
-
 def refusal() -> str:
     """Return why no hosts can be made on this machine; empty where they can."""
     if os.geteuid() != 0:
@@ -94,14 +89,14 @@ class Host:
         cwd: str | Path = "/",
         **environment: str,
     ) -> subprocess.Popen[str]:
-        """Start a command on it, with its own home and an environment that has this machine's path and BLAS alone."""
+        """Start a command on it, with its own home and an environment of which nothing else is this machine's."""
         (inside,) = self._children()
         enter = ["nsenter", f"--target={inside}", "--net", "--mount", "--uts", "--ipc", "--pid", "--root"]
         there = ["--", "env", "-C", cwd, *command]
         return subprocess.Popen(
             [*enter, *map(str, there)],
             cwd="/",
-            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": self.home, **_blas(), **environment},
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": self.home, **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -186,7 +186,7 @@ class Precision:
         if error == 0:
             return float(effect > 0)
         reaches, weights = self._reaches(level, rows)
-        return float(weights @ special.ndtr((effect - reaches) / error))
+        return float((weights * special.ndtr((effect - reaches) / error)).sum())
 
     def _reaches(self, level: float, rows: int | None = None) -> tuple[Numbers, Numbers]:
         """Return how far from the mean the test's interval may reach, by the estimated variances; and the weights."""
@@ -216,7 +216,7 @@ class Precision:
         reaches, weights = self._reaches(level)
 
         def missing(effect: float) -> float:
-            return float(weights @ special.ndtr((effect - reaches) / error)) - power
+            return float((weights * special.ndtr((effect - reaches) / error)).sum()) - power
 
         farthest = float(reaches.max()) + 9 * error
         return float(optimize.brentq(missing, -9 * error, farthest, xtol=1e-9 * error, rtol=1e-9))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -123,3 +127,24 @@ def test_images_that_are_right_or_wrong_together_count_as_one() -> None:
 def test_images_that_are_groups_of_their_own_are_ungrouped() -> None:
     rows = np.random.default_rng(4).random((4, 40))
     assert image_part(rows, clusters=np.arange(40)).variance == pytest.approx(image_part(rows).variance)
+
+
+def test_no_digit_depends_on_the_processors_kernels_for_matrices() -> None:
+    """OpenBLAS has kernels of its own for each kind of processor, which add in other orders."""
+    code = """
+import os
+import subprocess
+import sys
+
+import numpy as np
+from topk_platform.results.images import image_part
+random = np.random.default_rng(1)
+runs, strata, groups = random.random((7, 600)).round(), random.integers(62, size=600), random.integers(30, size=600)
+for clusters in (None, groups):
+    print(repr(image_part(runs, strata, np.full(62, 1 / 62), clusters=clusters)))
+"""
+    outputs = [
+        subprocess.check_output([sys.executable, "-c", code], env=os.environ | {"OPENBLAS_CORETYPE": kind})
+        for kind in ("Prescott", "Haswell")
+    ]
+    assert outputs[0] == outputs[1] != b""
