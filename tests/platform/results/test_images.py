@@ -139,7 +139,7 @@ import sys
 import numpy as np
 from topk_platform.results.images import image_part
 random = np.random.default_rng(1)
-runs, strata, groups = random.random((7, 600)).round(), random.integers(62, size=600), random.integers(30, size=600)
+runs, strata, groups = random.random((7, 600)), random.integers(62, size=600), random.integers(30, size=600)
 for clusters in (None, groups):
     print(repr(image_part(runs, strata, np.full(62, 1 / 62), clusters=clusters)))
 """
