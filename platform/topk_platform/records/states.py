@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts, Tally
@@ -63,22 +64,22 @@ class ArmState:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, arm: Arm, counts: Counts, left: int | None) -> ArmState:
-        """Return the progress of an arm without running trials.
+    def of(cls, arm: Arm, counts: Counts, **others: Any) -> ArmState:
+        """Return the progress of an arm.
 
         Args:
             arm: The arm.
             counts: The counts of its ended trials.
-            left: How many trials have not ended; None if no plan is known.
+            others: The fields that do not follow from these two.
         """
         best = counts.best
         return cls(
             arm.name,
             Tally(**counts.statuses),
-            left,
             metric=arm.metric,
             best=None if best is None else best.objective,
             values={} if best is None else dict(best.values),
+            **others,
         )
 
     @classmethod
@@ -136,7 +137,7 @@ class StudyState:
         retries: How often a trial was tried again after a fault.
         events: The last events, one line each, the newest at the end.
         when: The time of this state, in ISO 8601.
-        training: The running trials, in the order of their starts; at most twenty.
+        training: The first running trials, in the order of their starts.
     """
 
     study: str
@@ -189,20 +190,18 @@ def read_state(recorded: Recorded) -> StudyState:
     for arm_id, history in recorded.histories.items():
         arm, progress = history.arm, recorded.progress.get(arm_id)
         counts = Counts(arm, history.ended().values(), map(history.ended_of, history.confirm.values()))
-        state = ArmState.of(arm, counts, None if progress is None else progress.left + progress.along)
-        state = dataclasses.replace(state, lost=lost[arm.name])
-        arms.append(_with_live(state, live[arm.name]) if arm.name in live else state)
+        left = None if progress is None else progress.left + progress.along
+        noted_arm = live.get(arm.name, ArmState(arm.name))
+        arms.append(
+            ArmState.of(
+                arm,
+                counts,
+                left=left,
+                running=min(noted_arm.running, left or 0),
+                lost=max(lost[arm.name], noted_arm.lost),
+                seconds=0.0 if left == 0 else noted_arm.seconds,
+            )
+        )
     if running is None:
         return StudyState(recorded.ledger.study, tuple(arms), when=noted.when if noted else "")
     return dataclasses.replace(running, arms=tuple(arms))
-
-
-def _with_live(state: ArmState, noted: ArmState) -> ArmState:
-    """Return an arm's progress, with the driver's note on its running trials."""
-    left = state.left or 0
-    return dataclasses.replace(
-        state,
-        running=min(noted.running, left),
-        lost=max(state.lost, noted.lost),
-        seconds=noted.seconds if left else 0.0,
-    )

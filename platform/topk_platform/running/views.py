@@ -25,8 +25,6 @@ _STYLES = {"running": "cyan", "pruned": "yellow", **dict.fromkeys(("diverged", "
 _GAP = "  "
 _LINE_SECONDS = 10.0
 _REFRESHES = 2.0  # per second; each one costs the driver some milliseconds
-_NEWS = 4  # how many of the last events are shown
-_TRIALS = 6  # how many running trials are shown
 _AROUND = 6  # the other lines: headline, bar, an empty one, two rows of heads, the line of the prompt
 _BAR = 40
 
@@ -66,15 +64,15 @@ def _counted(arm: ArmState) -> list[str]:
 
 
 def progress_text(state: StudyState, lines: int | None = None) -> Group:
-    """Return a study's arms, some of its running trials and its last events, one line each.
+    """Return a study's arms, its running trials and its last events, one line each.
 
     Args:
         state: The study's progress.
         lines: How many lines there are; by default every arm has one.
     """
-    news = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in state.events[-_NEWS:]]
-    others = len(state.training[:_TRIALS]) + len(news)
-    arms = [arms_text(state, None if lines is None else max(2, lines - others))] if state.arms else []
+    news = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in state.events]
+    most = None if lines is None else max(2, lines - len(state.training) - len(news))
+    arms = [arms_text(state, most)] if state.arms else []
     return Group(*arms, *([trials_text(state)] if state.training else []), *news)
 
 
@@ -102,14 +100,14 @@ def arms_text(state: StudyState, most: int | None = None) -> Text:
 
 
 def trials_text(state: StudyState) -> Text:
-    """Return one line for each of the first running trials: its epoch and its last validation value."""
+    """Return one line for each running trial: its epoch and its last validation value."""
     rows = [
         {
             "trial": trial.trial,
             "running": f"epoch {trial.epoch}/{trial.epochs}",
             "last validation": value_in_words(trial.value, trial.metric),
         }
-        for trial in state.training[:_TRIALS]
+        for trial in state.training
     ]
     return _laid_out([{name: name for name in rows[0]}, *rows])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 from collections import deque
@@ -31,8 +30,8 @@ EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progre
 - ``cut``: trials were cut off because the time is used up, or an event could not be passed on;
 - ``progress``: an epoch of a trial has ended; only the run's ``Watch`` gets this one.
 """
-_EVENTS = 8  # how many of the last events are kept
-_TRIALS = 20  # the most running trials that are shown
+_EVENTS = 4  # how many of the last events are shown
+_TRIALS = 6  # how many running trials are shown
 _NOTE_SECONDS = 3.0
 
 
@@ -106,8 +105,10 @@ class Watch:
     def arm(self, arm_id: str) -> ArmState:
         """Return an arm's progress, by its ID."""
         arm = self.progress.arms[arm_id]
-        return dataclasses.replace(
-            ArmState.of(arm.arm, self._counts[arm_id], arm.left + arm.along),
+        return ArmState.of(
+            arm.arm,
+            self._counts[arm_id],
+            left=arm.left + arm.along,
             running=len(arm.running),
             lost=len(arm.open),
             seconds=arm.trainings * self._durations.of(arm_id) / max(1, self._busy(arm_id)),
