@@ -244,8 +244,8 @@ class _Gradient(torch.autograd.Function):
         models = (info.batch_size, -1)
         if not any(dim is not None for dim in in_dims[3:]):  # several gradients of one forward pass
             gradient = arguments[2].movedim(in_dims[2], 0)
-            one = _Gradient.apply(*arguments[:2], torch.ones_like(gradient[0]), *arguments[3:])
-            scaled = _scaled(gradient, one)
+            by_ones = _Gradient.apply(*arguments[:2], torch.ones_like(gradient[0]), *arguments[3:])
+            scaled = _scaled(gradient, by_ones)
             return scaled, tuple(None if slope is None else 0 for slope in scaled)
         count = 3 + arguments[1].count(None)
         merged = _merged(info.batch_size, in_dims[2 : 2 + count], arguments[2 : 2 + count])

@@ -87,7 +87,7 @@ class Reduction(NamedTuple):
 def names_shared(loss: F) -> F:
     """Decorate a function with ``**shared`` so that its signature names what these are."""
     signature = inspect.signature(loss)
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    own = [entry for entry in signature.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
     shared = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind.__forward_arg__

@@ -255,13 +255,13 @@ def _swept(grid: Grid, tables: list[Tensor] | None) -> Tensor:
     for level, exceed in enumerate(grid.exceed):
         here = table[:, : exceed.shape[1]]
         if tables is None:
-            for one in exceed.unbind(0):
-                here = torch.cat([here[:1], torch.lerp(here[1:], here[:-1], one)])
+            for share in exceed.unbind(0):
+                here = torch.cat([here[:1], torch.lerp(here[1:], here[:-1], share)])
         else:
             tables[level][0, 1:] = here[1:]
             below, same = tables[level][:, :-1].unbind(0), tables[level][:, 1:].unbind(0)
-            for i, one in enumerate(exceed.unbind(0)):
-                torch.lerp(same[i], below[i], one, out=same[i + 1])
+            for i, share in enumerate(exceed.unbind(0)):
+                torch.lerp(same[i], below[i], share, out=same[i + 1])
             here = tables[level][-1]
         table[1:, : exceed.shape[1]] = here[1:]
     return table[1:]
@@ -279,8 +279,8 @@ def _shares(grid: Grid, tables: list[Tensor], buffers: Tensor) -> Tensor:
         follow[:, -1] = grid.rule.floor
         follow[-1, :-1] = here[:-1]
         same, more = follow[:, :-1].unbind(0), follow[:, 1:].unbind(0)
-        for i, one in reversed(list(enumerate(exceed.unbind(0)))):
-            torch.lerp(same[i + 1], more[i + 1], one, out=same[i])
+        for i, share in reversed(list(enumerate(exceed.unbind(0)))):
+            torch.lerp(same[i + 1], more[i + 1], share, out=same[i])
         here[:-1] = same[0]
         others = table[:-1, 1:].mul_(follow[1:, :-1]).sum(1)
         results.append(others.mul_(grid.densities(level)).sum(1))

@@ -81,11 +81,11 @@ def _apart(
 ) -> Tensor:
     """A function's results for the usual rows, and :func:`relative`'s for those with NaN, +inf or too few classes."""
     result = scores.new_empty(len(scores), dtype=torch.float64)
-    for chosen, one in ((usual, function), (~usual, relative)):
+    for chosen, loss in ((usual, function), (~usual, relative)):
         rows = chosen.nonzero().squeeze(1)
         if len(rows):
             own = None if labels is None else labels.index_select(0, rows)
-            result = result.index_put((rows,), one(scores.index_select(0, rows), own, k, epsilon))
+            result = result.index_put((rows,), loss(scores.index_select(0, rows), own, k, epsilon))
     return result
 
 

@@ -219,5 +219,5 @@ class Columns:
 def _split(candidates: Candidates, first: Tensor) -> tuple[Candidates, Candidates]:
     """The candidates for which ``first`` is true, and the others."""
     parts = (first.nonzero().squeeze(1), first.logical_not().nonzero().squeeze(1))
-    one, other = (Candidates(*(values.index_select(0, part) for values in candidates)) for part in parts)
-    return one, other
+    chosen, other = (Candidates(*(values.index_select(0, part) for values in candidates)) for part in parts)
+    return chosen, other

@@ -61,15 +61,15 @@ def noised_draws(
         at_once = max(1, SCORES_AT_ONCE // classes)
         return _joined(
             [
-                _by_exceedances(part, k, epsilon, samples, one)
-                for share, one in shares(scores, generator)
+                _by_exceedances(part, k, epsilon, samples, source)
+                for share, source in shares(scores, generator)
                 for part in torch.split(share, at_once)
             ]
         )
     alone = generator is None or isinstance(generator, torch.Generator)
     if alone or samples * scores.numel() <= CACHED:
         return _in_full(scores, k, epsilon, samples, None, generator)
-    parts = [_in_full(part, k, epsilon, samples, None, one) for part, one in shares(scores, generator)]
+    parts = [_in_full(part, k, epsilon, samples, None, source) for part, source in shares(scores, generator)]
     return _joined(parts)
 
 
@@ -97,7 +97,7 @@ def _in_full(
         classes = scores.topk(k).indices[:, -1:]
         return Draws(classes, torch.zeros_like(scores[:, 0]))
     if noise is None:
-        drawn = [_normal(samples, share, one) for share, one in shares(scores, generator)]
+        drawn = [_normal(samples, share, source) for share, source in shares(scores, generator)]
         noise = (drawn[0] if len(drawn) == 1 else torch.cat(drawn, 1)).mul_(epsilon)
     else:
         noise = epsilon * noise.detach().to(scores.dtype)
@@ -199,7 +199,7 @@ def check_generators(generator: Generators, rows: int) -> None:
 def seeds_of(generator: Generators, device: torch.device) -> Tensor:
     """A seed from each generator ``(G,)``, for kernels that make their own noise."""
     sources = generator if isinstance(generator, Sequence) else [generator]
-    seeds = [torch.randint(2**63 - 1, (1,), generator=one, device=device) for one in sources]
+    seeds = [torch.randint(2**63 - 1, (1,), generator=source, device=device) for source in sources]
     return seeds[0] if len(seeds) == 1 else torch.cat(seeds)
 
 

@@ -77,7 +77,7 @@ def module_of(function: Callable[..., Tensor]) -> Callable[[type[M]], type[M]]:
 @dataclass_transform(field_specifiers=(field,))
 def _with_constructor(cls: type[M]) -> type[M]:
     made: Any = dataclass(eq=False, repr=False)(cls)
-    names = tuple(one.name for one in fields(made) if one.init)
+    names = tuple(described.name for described in fields(made) if described.init)
     for name in names:
         if name in vars(cls):  # a default that stays on the class would hide the buffer of an instance
             delattr(cls, name)
@@ -186,7 +186,7 @@ class Loss(Configured):
 def _parameters(constructor: Callable[..., None]) -> list[str]:
     """Return the names of a constructor's parameters; if it takes ``**options``, those of :class:`Loss` as well."""
     parameters = inspect.signature(constructor).parameters.values()
-    named = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+    named = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     return named if len(named) == len(parameters) else list(dict.fromkeys(named + _parameters(Loss.__init__)))
 
 

@@ -160,9 +160,9 @@ class LossContract:
         self.promised("soft_targets")
         scores, target = self.sample()
         other = target.roll(1)
-        one, two = (nn.functional.one_hot(labels, self.classes).to(scores) for labels in (target, other))
+        first, second = (nn.functional.one_hot(labels, self.classes).to(scores) for labels in (target, other))
         expected = 0.3 * self.each(scores, target) + 0.7 * self.each(scores, other)
-        self.agree(self.each(scores, 0.3 * one + 0.7 * two), expected)
+        self.agree(self.each(scores, 0.3 * first + 0.7 * second), expected)
 
     # Invariances
 

@@ -94,7 +94,7 @@ class Recorded:
 
 
 def _recorded_arms(store: Store, summary: Iterable[Row], arm_ids: Collection[str]) -> dict[str, Arm]:
-    """Return the recorded arms with these identities, by identity, in the order of their names."""
+    """Return the recorded arms with these IDs, by arm ID, in the order of their names."""
     rows = [row for row in summary if row["arm_id"] in arm_ids]
     try:
         arms = {row["arm_id"]: Trial.from_json(row["config"]).arm for row in rows}

@@ -121,7 +121,7 @@ def build_table(
 
     Args:
         study: The study, with its arms, its number of trials and its metrics.
-        histories: Each arm's history, by identity.
+        histories: Each arm's history, by arm ID.
         only: The arms to show, by default all; numbers and marks are those of the whole table.
         ranks: A function that reads the ranks of test images, which intervals over images need. Without it, or if the
             study has ``interval="seeds"``, intervals cover seeds alone.
