@@ -18,43 +18,13 @@ from topk_platform.running.preflight import timing
 from topk_platform.training import Session
 
 
-@pytest.mark.parametrize(("enough", "steps"), [(0.0, 1), (1e9, 17)])
-def test_of_a_long_epoch_the_start_is_timed(
+@pytest.mark.parametrize(("enough", "steps"), [(0.0, 1), (0.6, 3), (10.0, 16)])
+def test_of_long_work_a_part_is_timed_and_what_is_done_once_is_not_extrapolated(
     enough: float, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that each look at moves on by a second: as many of 17 steps as there is time for, or all of them."""
-    session = _session(Recipe(2))
-    seconds = iter(range(1000))
-    monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
-    # The clock is looked at before and after the steps, and after each of them to see whether it is the last.
-    monkeypatch.setattr(timing, "_STEPS_SECONDS", enough)
-    assert timing._step_seconds(session) == (1 + steps) / steps
-    assert session.step == steps
-
-
-def test_of_a_long_validation_a_part_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After one step of 64: 64 samples are scored, in a second by the clock, and the split stays what it was."""
-    session = _session(Recipe(2, batch_size=64))
-    whole = session.dataset.validation
-    session.advance(lambda: True)
-    seen: list[int] = []
-    validate = session.validate
-
-    def counted() -> Tensor:
-        seen.append(len(session.dataset.validation))
-        return validate()
-
-    monkeypatch.setattr(session, "validate", counted)
-    seconds = iter(range(1000))
-    monkeypatch.setattr("time.perf_counter", lambda: float(next(seconds)))
-    assert timing._validation_seconds(session) == len(whole) / 64
-    assert seen == [64] and session.dataset.validation is whole
-
-
-def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that work moves on: 17 steps and one validation an epoch, of which the first takes 10 s each."""
-    session = _session(Recipe(200))
-    now = 0.0
+    """By a clock that work moves on. An epoch has 17 steps; the first step and the first validation take 10 s each."""
+    session = _session(Recipe(200, batch_size=64))
+    whole, now, scored = session.dataset.validation, 0.0, list[int]()
 
     def slow_at_first(work: Callable[..., Tensor], usual: float) -> Callable[..., Tensor]:
         costs = chain([10.0], repeat(usual))
@@ -62,6 +32,7 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
         def timed(*arguments: Tensor) -> Tensor:
             nonlocal now
             now += next(costs)
+            scored.append(len(session.dataset.validation))
             return work(*arguments)
 
         return timed
@@ -69,11 +40,15 @@ def test_what_is_done_once_is_not_extrapolated(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("time.perf_counter", lambda: now)
     monkeypatch.setattr(session, "_step", slow_at_first(session._step, 0.25))
     monkeypatch.setattr(session, "validate", slow_at_first(session.validate, 0.5))
-    assert session.epoch_steps == 17
-    monkeypatch.setattr(timing, "_STEPS_SECONDS", 10.0)  # the whole epoch
+    monkeypatch.setattr(timing, "_STEPS_SECONDS", enough)
     pace = timing._pace(session)
-    assert (pace.step, pace.validation) == pytest.approx((0.25, 0.5))
-    assert pace.seconds(session.recipe, samples=1078) == pytest.approx(200 * (17 * 0.25 + 0.5))
+    part = min(len(whole), 64 * (1 + steps))
+    assert (session.step, scored[1], scored[-1]) == (1 + steps, 64, part)
+    assert session.dataset.validation is whole
+    assert (pace.step, pace.validation) == pytest.approx((0.25, 0.5 * len(whole) / part))
+    assert pace.seconds(session.recipe, samples=1078) == pytest.approx(
+        200 * (17 * pace.step + pace.validation)
+    )
 
 
 def test_arms_that_share_data_network_batches_and_loss_are_timed_once(
