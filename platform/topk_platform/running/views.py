@@ -32,7 +32,7 @@ _BAR = 40
 def headline(state: StudyState) -> str:
     """Return a whole study's progress in one line."""
     whole = state.whole
-    parts = _counted(whole)
+    parts = [f"{count} {name}" for name, count in _counts(whole).items() if count]
     parts += [f"tried again {state.retries}"] if state.retries else []
     parts += [f"{state.workers} of {state.slots} workers busy"] if state.slots else []
     if whole.left and state.seconds and state.seconds >= 1:
@@ -42,12 +42,8 @@ def headline(state: StudyState) -> str:
 
 def _arm_line(arm: ArmState) -> str:
     """Return an arm's progress in one line."""
-    parts = [f"{_done(arm)} trials", *_counted(arm)]
-    if arm.best is not None:
-        parts.append(f"best validation {value_in_words(arm.best, arm.metric)}")
-    if arm.values:
-        parts.append(f"by {values_in_words(arm.values)}")
-    return f"{arm.arm}: {', '.join(parts)}"
+    cells = [f"{column} {cell}" for column, cell in _cells(arm).items() if cell]
+    return ", ".join(cells).removeprefix("arm ")
 
 
 def _done(arm: ArmState) -> str:
@@ -57,10 +53,6 @@ def _done(arm: ArmState) -> str:
 def _counts(arm: ArmState) -> dict[str, int]:
     """Return how many trials ended with each status, and how many are lost or run."""
     return {**dataclasses.asdict(arm.tally), "lost": arm.lost, "running": arm.running}
-
-
-def _counted(arm: ArmState) -> list[str]:
-    return [f"{count} {name}" for name, count in _counts(arm).items() if count]
 
 
 def progress_text(state: StudyState, lines: int | None = None) -> Group:

@@ -99,6 +99,18 @@ def test_all_views_show_the_same_facts(tmp_path: Path, capsys: pytest.CaptureFix
     assert "6/12 trials: " in screen and all(f"{arm.arm} " in screen for arm in state.arms)
 
 
+def test_without_a_terminal_each_arm_has_a_line_when_it_is_finished(tmp_path: Path) -> None:
+    lines = console_of(200, terminal=False)
+    with view_on(lines) as view:
+        drive = Drive(tmp_path, view)
+        while drive.progress.left:
+            drive.step()
+    shown = lines.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    for arm in drive.watch.state().arms:
+        (line,) = (line for line in shown if line.startswith(f"{arm.arm}, done {arm.total}/{arm.total}, "))
+        assert f"best validation top1 {100 * (arm.best or 0.0):.1f} %" in line
+
+
 def test_a_running_trial_is_shown_with_its_last_epoch_and_value(tmp_path: Path) -> None:
     drive = Drive(tmp_path)
     trials = drive.progress.next_trials()
