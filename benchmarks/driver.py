@@ -23,7 +23,8 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import ArmProgress, StudyProgress
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.running import tuner as tuning
-from topk_platform.running.cluster.connecting import own_ray
+from topk_platform.running.cluster.connecting import connected
+from topk_platform.running.cluster.reaching import Patience
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
@@ -134,7 +135,7 @@ def time_trials(count: int, every: int) -> None:
             wall, own = time.perf_counter(), time.process_time()
 
     print("trials | a trial | the driver's processor time | its memory")
-    with own_ray(study, 2) as line, tempfile.TemporaryDirectory() as folder:
+    with connected(study, None, 2, Patience()) as line, tempfile.TemporaryDirectory() as folder:
         options = RunOptions(workers=2)
         order = tuning.order_for(study, folder, options, 2)
         dispatcher = Dispatcher(progress, keep, lambda _event: None, order, line=line)

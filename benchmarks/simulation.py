@@ -35,7 +35,8 @@ from ray.tune.execution import tune_controller
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.storage.store import Store
 from topk_platform.running import tuner as tuning
-from topk_platform.running.cluster.connecting import own_ray
+from topk_platform.running.cluster.connecting import connected
+from topk_platform.running.cluster.reaching import Patience
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.limits import Limits
 from topk_platform.running.run_options import RunOptions
@@ -326,7 +327,7 @@ def main() -> None:
     given = parser.parse_args()
     arms = 2 * given.workers  # one trial of an arm at a time, and more arms than workers
     study = a_study(arms, max(1, given.trials // arms - 1))
-    with own_ray(study, 2):
+    with connected(study, None, 2, Patience()):
         waiting = seconds_of_waiting()
         print(f"ray.wait: {1e6 * waiting:.2f} µs for each worker")
         print(

@@ -97,10 +97,11 @@ def visited(make_lab: Callable[..., Lab]) -> Iterator[SharedLab]:
 @pytest.fixture(scope="module")
 def shared(visited: SharedLab) -> Iterator[SharedLab]:
     """The same with a Ray of two workers that all its commands share."""
-    from topk_platform.running.cluster.connecting import own_ray
+    from topk_platform.running.cluster.connecting import connected
+    from topk_platform.running.cluster.reaching import Patience
     from topk_studies import digits
 
-    with own_ray(digits(), 2):
+    with connected(digits(), None, 2, Patience()):
         yield visited
 
 

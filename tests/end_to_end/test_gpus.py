@@ -15,6 +15,7 @@ from topk_platform import Loss, Model, Recipe, Regime, Study, grid
 from topk_platform.running.cluster import connecting as cluster
 from topk_platform.running.cluster.nodes import slots
 from topk_platform.running.cluster.ray_internals import on_loopback
+from topk_platform.running.cluster.reaching import Patience
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="its GPUs are not there, and trials on them fail"),
@@ -65,7 +66,7 @@ def test_each_slice_of_mig_is_a_gpu_of_the_machine(visited: Any, monkeypatch: py
 
             return os.environ["CUDA_VISIBLE_DEVICES"]
 
-    with cluster.own_ray(a_study(gpus=0.5), 4):
+    with cluster.connected(a_study(gpus=0.5), None, 4, Patience()):
         assert slots(a_study(gpus=0.5), 4) == 4 and ray.cluster_resources()["GPU"] == 2
         for share, wanted in ((1.0, slices), (0.5, sorted(2 * slices))):
             holders = [ray.remote(num_gpus=share, num_cpus=1)(Holder).remote() for _ in wanted]

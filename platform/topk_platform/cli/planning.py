@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from topk_platform.cli import options
-from topk_platform.cli.consoles import Exit, make_console, print_json
+from topk_platform.cli.consoles import Exit, make_console, print_json, say
 from topk_platform.cli.studies import requested_study
 from topk_platform.errors import UserError
 from topk_platform.protocol import ArmProgress
@@ -21,7 +22,7 @@ from topk_platform.records.run_notes import lines_on_data
 from topk_platform.reports.words import command, only_words
 from topk_platform.running.cluster.machine import fitting
 from topk_platform.running.cluster.node_facts import DRIVER, Finding, grouped
-from topk_platform.running.cluster.reaching import host_and_port
+from topk_platform.running.cluster.reaching import Patience, host_and_port
 from topk_platform.running.plan import Plan
 from topk_platform.running.plan import plan as plan_study
 from topk_platform.running.preflight.recorded_speeds import GPU, training_images
@@ -97,7 +98,8 @@ def plan(
     if address is not None:
         from topk_platform.running.cluster.nodes import check_cluster  # noqa: PLC0415 - Ray, seconds of import
 
-        findings += check_cluster(requested.only(only) if only else requested, address, store, mlflow, data)
+        part = requested.only(only) if only else requested
+        findings += check_cluster(part, address, store, mlflow, data, Patience(0, partial(say, err=True)))
     if json:
         known = {} if planned is None else _plan_data(planned)
         print_json(known if address is None else {**known, "findings": findings})
@@ -106,25 +108,24 @@ def plan(
             _print_plan(console, planned, only or (), {"store": store, "data": data or ""})
         if address is not None:
             _print_findings(console, findings)
-    raise typer.Exit(Exit.FAILED if any(finding.wrong for finding in findings) else Exit.DONE)
+    raise typer.Exit(Exit.FAILED if findings else Exit.DONE)
 
 
 def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """Print what is wrong, and then what is to note; what is the same on several nodes has one line."""
-    table = Table("", "check", "where", "result and remedy", box=None, pad_edge=False, header_style="bold")
+    """Print what is wrong; what is the same on several nodes has one line."""
+    table = Table(
+        "check", "where", "what is wrong, and the remedy", box=None, pad_edge=False, header_style="bold"
+    )
     nodes = grouped(findings)
     for item, names in nodes.items():
-        style = "bold red" if item.wrong else "yellow"
         where = f"{len(names)} nodes" if len(names) > _MANY else ", ".join(names)
-        text = Text(item.finding).append(f"\n{item.remedy}", style)
-        table.add_row(Text("WRONG" if item.wrong else "note", style), Text(item.check), Text(where), text)
+        table.add_row(
+            Text(item.check), Text(where), Text(item.finding).append(f"\n{item.remedy}", "bold red")
+        )
     if nodes:
         console.print(table)
-    wrong_, notes = (sum(item.wrong is kind for item in nodes) for kind in (True, False))
-    is_wrong = (
-        f"{plural(wrong_, 'thing')} {'is' if wrong_ == 1 else 'are'} wrong" if wrong_ else "Nothing is wrong"
-    )
-    console.print(f"{is_wrong} with the cluster{f', {notes} to note' if notes else ''}.", highlight=False)
+    things = f"{plural(len(nodes), 'thing')} {'is' if len(nodes) == 1 else 'are'}" if nodes else "Nothing is"
+    console.print(f"{things} wrong with the cluster.", highlight=False)
 
 
 def _plan_data(plan: Plan) -> dict[str, Any]:

@@ -107,9 +107,8 @@ def run(
         for line in lines_on_data((name, text) for name, note in data.items() for text in note.notes):
             (waiting or warnings.warn)(f"Note: {line}")
         feed = None if mlflow is None else Feed(mlflow, ledger, store.local)
-        return _Run(
-            counted, data, store, feed, pictures, Patience(options.wait, waiting), show, callbacks
-        ).run()
+        patience = Patience(options.wait, waiting or (lambda _line: None))
+        return _Run(counted, data, store, feed, pictures, patience, show, callbacks).run()
 
 
 def _checked(ledger: Ledger, whole: Study, part: Study, options: RunOptions) -> Counted:

@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from topk_platform.references import is_reference
 from topk_platform.running.cluster.driver_process import end, in_variables, interrupts_wait, scratch_folder
 from topk_platform.running.cluster.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline
 from topk_platform.running.cluster.machine import local_cpus, slices_here
-from topk_platform.running.cluster.ray_internals import lean, leave, messages_on_stderr, on_loopback
+from topk_platform.running.cluster.ray_internals import leave, messages_on_stderr, on_loopback
 from topk_platform.running.cluster.reaching import (
     Patience,
     check_answers,
@@ -33,7 +33,7 @@ from topk_platform.specs import Study
 from topk_platform.user_code import files_of
 from topk_platform.versions import references
 
-__all__ = ["connected", "own_ray"]
+__all__ = ["connected"]
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -45,29 +45,29 @@ _RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
 _RECONNECT_SECONDS = "15"  # so long Ray's agents stay after the driver was killed, see also Lifeline
 _BEFORE_RAY = 15.0
 _OBJECT_STORE_BYTES = 200 * 2**20
-_TRIES = 3
 _LOG = logging.getLogger("topk_platform")
 
 
+@contextmanager
 def connected(
     study: Study, address: str | None, workers: int | None, patience: Patience
-) -> AbstractContextManager[Lifeline]:
+) -> Iterator[Lifeline]:
     """Connect to Ray for as long as the block lasts, whether or not trials fit on it.
 
-    Without an address, Ray starts on this machine and is stopped at the end. It listens on loopback only, and has no
-    dashboard and no usage statistics. A cluster at a loopback address is joined at that address; Ray alone would
-    use this machine's network address. A Ray that the caller has already connected to is used as it is and left
-    running; an address must be its own.
+    Without an address, Ray starts on this machine, in a folder that is deleted at the end, and is stopped at the end.
+    It listens on loopback only, and has no dashboard and no usage statistics. A cluster at a loopback address is joined
+    at that address; Ray alone would use this machine's network address. A Ray that the caller has already connected to
+    is used as it is and left running; an address must be its own.
 
     Args:
         study: The study, which says what resources a trial needs. Its modules are sent to workers, beside ours.
-        address: ``host:port`` or ``auto``.
+        address: ``host:port`` or ``auto``; None for a Ray of our own.
         workers: How many trials may run at once, if the caller says so; only a Ray of our own needs it.
         patience: How long to wait for a head that does not listen yet.
 
     Raises:
         ClusterError: if nothing listens at the address, no Ray cluster answers there in time, the caller has connected
-            to another cluster, or a Ray of our own does not start.
+            to another cluster, or a Ray of our own has not started after three tries.
     """
     if ray.is_initialized():
         given = ray.get_runtime_context().gcs_address
@@ -75,17 +75,25 @@ def connected(
             raise ClusterError(
                 f"--address is {address!r}, but this process has already joined the Ray cluster at {given!r}"
             )
-        return nullcontext(Lifeline())
-    if address is None:
-        return own_ray(study, workers)
-    limit = float(os.environ.get(_RECONNECT, "60"))
-    return _watched(partial(_join, address, study, patience), max(limit - _BEFORE_RAY, 0.0))
+        yield Lifeline()
+    elif address is not None:
+        limit = float(os.environ.get(_RECONNECT, "60"))
+        with _watched(partial(_join, address, study, patience), max(limit - _BEFORE_RAY, 0.0)) as line:
+            yield line
+    else:
+        with scratch_folder() as private:
+            folder = f"{private}/r"  # inside the private folder, because Ray opens its own to everybody
+            try:
+                with _watched(partial(_start, study, workers, folder)) as line:
+                    yield line
+            finally:
+                end(folder)
 
 
 def _join(address: str, study: Study, patience: Patience) -> None:
     address = patience.until(partial(listening, address))
     modules = {"py_modules": [str(path) for path in _shipped(study)], "excludes": ["__pycache__", ".git"]}
-    with on_loopback() if is_loopback(address) else nullcontext():
+    with on_loopback() if is_loopback(host_and_port(address)[0]) else nullcontext():
         check_answers(address)
         try:
             with interrupts_wait():
@@ -112,58 +120,30 @@ def _shipped(study: Study) -> list[Path]:
     ]
 
 
-@contextmanager
-def own_ray(study: Study, workers: int | None) -> Iterator[Lifeline]:
-    """Start a Ray on this machine for as long as the block lasts, in a folder that is deleted at the end.
-
-    Args:
-        study: The study, which says what resources a trial needs.
-        workers: How many trials may run at once, if the caller says so.
-
-    Raises:
-        ClusterError: if Ray has not started after three tries.
-    """
-    with scratch_folder() as private:
-        folder = f"{private}/r"  # inside the private folder, because Ray opens its own to everybody
-        try:
-            with _watched(partial(_try_to_start, study, workers, folder), folder=folder) as line:
-                yield line
-        finally:
-            end(folder)
-
-
-def _try_to_start(study: Study, workers: int | None, folder: str) -> None:
+def _start(study: Study, workers: int | None, folder: str, tries: int = 3) -> None:
     """Start Ray; try again if it does not start, because on a busy machine it gives up after 30 seconds."""
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            _start(study, workers, folder)
-        except Exception as error:  # Ray raises errors without a class of their own
-            if not tries_left:
-                why = (
-                    "if the reason is not clear, the machine may be too busy, or low on memory or disk space"
-                )
-                raise ClusterError(f"Ray cannot start: {reason(error)} ({why})") from error
-            _LOG.warning("Ray did not start and is started again: %s", reason(error))
-            leave()
-            end(folder)
-        else:
-            return
-
-
-def _start(study: Study, workers: int | None, folder: str) -> None:
     ours = {_RECONNECT: _RECONNECT_SECONDS, **_token()}
-    with in_variables(ours), interrupts_wait(), on_loopback(), lean():
-        ray.init(
-            _node_ip_address="127.0.0.1",
-            _temp_dir=folder,
-            address="local",  # otherwise Ray would join RAY_ADDRESS, or another Ray on this machine
-            num_cpus=max(local_cpus(), (workers or 1) * study.threads),
-            num_gpus=len(slices_here()) or None,  # Ray by itself counts whole GPUs
-            include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
+    try:
+        with in_variables(ours), interrupts_wait(), on_loopback():
+            ray.init(
+                _node_ip_address="127.0.0.1",
+                _temp_dir=folder,
+                address="local",  # otherwise Ray would join RAY_ADDRESS, or another Ray on this machine
+                num_cpus=max(local_cpus(), (workers or 1) * study.threads),
+                num_gpus=len(slices_here()) or None,  # Ray by itself counts whole GPUs
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+            )
+    except Exception as error:  # Ray raises errors without a class of their own
+        if tries == 1:
+            busy = "if the reason is not clear, the machine may be too busy, or low on memory or disk space"
+            raise ClusterError(f"Ray cannot start: {reason(error)} ({busy})") from error
+        _LOG.warning("Ray did not start and is started again: %s", reason(error))
+        leave()
+        end(folder)
+        _start(study, workers, folder, tries - 1)
 
 
 @cache  # Ray keeps the first token that a process has
@@ -180,7 +160,7 @@ def _token() -> dict[str, str]:
 
 
 @contextmanager
-def _watched(start: Callable[[], None], patience: float = 0.0, folder: str = "") -> Iterator[Lifeline]:
+def _watched(start: Callable[[], None], patience: float = 0.0) -> Iterator[Lifeline]:
     """Start or join Ray, watch over it for as long as the block lasts, and leave it at the end."""
     line = Lifeline()
     with in_variables(_QUIET), messages_on_stderr():
@@ -190,7 +170,7 @@ def _watched(start: Callable[[], None], patience: float = 0.0, folder: str = "")
             (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
             raylet = here["NodeManagerAddress"], here["NodeManagerPort"]
             needed = {HEAD: host_and_port(context.gcs_address), RAYLET: raylet}
-            with Lifeline(needed, patience, folder) as line:
+            with Lifeline(needed, patience) as line:
                 yield line
         finally:
             # Without a head no call of Ray would return; this process ends with our own exit code, before Ray ends it.

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from topk_platform.records.storage.store import Store
-from topk_platform.running.cluster.driver_process import end, interrupts_wait
+from topk_platform.running.cluster.driver_process import interrupts_wait
 from topk_platform.running.cluster.reaching import Patience
 from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study
+from topk_platform.specs.checks import plural
 
 __all__ = ["GONE_CODE", "HEAD", "RAYLET", "Cluster", "Lifeline", "LostRayError", "on_cluster"]
 
@@ -34,6 +35,7 @@ class LostRayError(BaseException):
     """Ray is gone. This is not an ``Exception``, because Tune would then ask this Ray to clean up."""
 
 
+@dataclass
 class Lifeline:
     """Checks whether Ray still runs; without addresses it is assumed to run.
 
@@ -46,22 +48,21 @@ class Lifeline:
     Args:
         needed: Hosts and ports, by :data:`HEAD` and :data:`RAYLET`.
         patience: For how many seconds the head may be away.
-        folder: The folder of a Ray of our own, which its processes have in their command lines; empty for another Ray.
 
     Attributes:
         headless: Whether the head is gone, so that no call of Ray returns.
     """
 
-    def __init__(
-        self, needed: Mapping[str, tuple[str, int]] | None = None, patience: float = 0.0, folder: str = ""
-    ) -> None:
-        self._needed, self._patience, self._folder = dict(needed or {}), patience, folder
+    needed: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    patience: float = 0.0
+    headless: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
         self._lost, self._over = threading.Event(), threading.Event()
         self._error = LostRayError()  # kept, because deleting the objects of Ray in its frames would call Ray
-        self.headless = False
 
     def __enter__(self) -> Self:
-        if self._needed:
+        if self.needed:
             threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
         return self
 
@@ -76,21 +77,19 @@ class Lifeline:
             raise self._error
 
     def _watch(self) -> None:
-        seen = dict.fromkeys(self._needed, time.monotonic())
+        seen = dict.fromkeys(self.needed, time.monotonic())
         gone: list[str] = []
         while not gone:
-            if self._over.wait(max(_LOOK_SECONDS, self._patience / 20)):
+            if self._over.wait(max(_LOOK_SECONDS, self.patience / 20)):
                 return
-            now, patience = time.monotonic(), {HEAD: self._patience, RAYLET: 0.0}
-            seen |= {name: now for name, address in self._needed.items() if _listens(address)}
+            now, patience = time.monotonic(), {HEAD: self.patience, RAYLET: 0.0}
+            seen |= {name: now for name, address in self.needed.items() if _listens(address)}
             gone = [name for name, last in seen.items() if now - last > patience[name]]
-        named = " and ".join("{} at {}:{}".format(name, *self._needed[name]) for name in gone)
+        named = " and ".join("{} at {}:{}".format(name, *self.needed[name]) for name in gone)
         why = f"Ray's {named} does not answer any more: it was killed, or its machine was lost"
         self.headless, self._error = HEAD in gone, LostRayError(why)
         self._lost.set()
         if not self._over.wait(_END_SECONDS):
-            if self._folder:
-                end(self._folder)
             os.write(2, f"topk: {why}; the same command goes on from here\n".encode())
             os._exit(GONE_CODE)
 
@@ -139,13 +138,14 @@ def on_cluster(study: Study, options: RunOptions, store: Store, patience: Patien
 
         import topk_platform.running.tuner  # noqa: F401, PLC0415
         from topk_platform.running.cluster.connecting import connected  # noqa: PLC0415
-        from topk_platform.running.cluster.nodes import check_nodes, cluster_size, slots  # noqa: PLC0415
+        from topk_platform.running.cluster.nodes import check_nodes, slots  # noqa: PLC0415
 
     address, given = options.address, ray.is_initialized()
     with connected(study, address, options.workers, patience) as line:
-        if address is not None:
-            patience.say(f"joined the Ray cluster at {cluster_size()}")
         count = slots(study, options.workers, None if address is None else patience)
+        if address is not None:
+            head = ray.get_runtime_context().gcs_address
+            patience.say(f"joined the Ray cluster at {head}: {plural(count, 'trial')} at once")
         checked = address is not None or given
         common = check_nodes(study, store, patience, mixed=options.mixed) if checked else None
         yield Cluster(count, line, None if options.mixed else common)

@@ -25,10 +25,8 @@ DRIVER = "driver"
 _REMEDIES = {
     "study": "change the study or the options as this says",
     "cluster": "start one with a token by deploy/start-head.sh, and export RAY_AUTH_MODE=token here: docs/cluster.md",
-    "token": "start its nodes with RAY_AUTH_MODE=token and one token: docs/cluster.md",
     "node": "see Ray's logs there: a node needs all that pip install 'topk-studies[platform]' brings. A Ray that you "
     "have connected gets this package by runtime_env={'py_modules': [topk_losses, topk_platform]}",
-    "left out": "none: the others are enough, and trials check it if it is back",
     "same bits": "take machines of one kind with the same packages, choose a kind of GPU with --accelerator, or let "
     "machines differ with --mixed of `topk run`: the table then says so",
     "code": "install there what the study's modules import, topk-studies again if its own differ, or remove other "
@@ -38,7 +36,6 @@ _REMEDIES = {
     "store": "give --store a folder that all machines share, or s3://, gs:// or az:// with credentials everywhere",
     "tracking": "start the server, or correct its address",
 }
-_NOTES = {"token", "left out"}
 _GPU_SECONDS = 120
 # This runs in a process of its own: a broken driver may hang, and Ray hides GPUs from processes that asked for none. A
 # GPU that other processes fill, or that takes one process at a time, has no memory left for this one.
@@ -59,32 +56,30 @@ print(json.dumps(kinds))
 
 @dataclass(frozen=True)
 class Finding:
-    """What would stop a study, change its results or surprise, and what to do about it.
+    """What would stop a study or change its results, and what to do about it.
 
     Args:
         check: What was checked, in a word.
         node: The machine's name.
         finding: What is wrong, in one line.
         remedy: What to do about it.
-        wrong: Whether it stops a study or changes its results; otherwise it is only to note.
     """
 
     check: str
     node: str
     finding: str
     remedy: str
-    wrong: bool
 
     @classmethod
     def of(cls, check: str, node: str, finding: str) -> Finding:
-        """Return a finding with the remedy and the weight of its check."""
-        return cls(check, node, finding, _REMEDIES[check], check not in _NOTES)
+        """Return a finding with the remedy of its check."""
+        return cls(check, node, finding, _REMEDIES[check])
 
 
 def grouped(findings: Iterable[Finding]) -> dict[Finding, list[str]]:
-    """Return the nodes of each finding, so that what is the same on several is said once; what is wrong comes first."""
+    """Return the nodes of each finding, so that what is the same on several is said once."""
     nodes: dict[Finding, list[str]] = {}
-    for item in sorted(findings, key=lambda finding: not finding.wrong):
+    for item in findings:
         nodes.setdefault(replace(item, node=""), []).append(item.node)
     return nodes
 
@@ -123,7 +118,7 @@ class Answer:
 
     Args:
         node: The machine's name.
-        findings: What is wrong or to note there.
+        findings: What is wrong there.
         environments: The environment of trainings on each device that trials would get.
     """
 

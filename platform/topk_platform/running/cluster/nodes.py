@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray.autoscaler.sdk import request_resources
-from ray.exceptions import NodeDiedError, RayError, TaskUnschedulableError
+from ray.exceptions import GetTimeoutError, NodeDiedError, RayError, TaskUnschedulableError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from topk_platform.data import data_at, data_folder
@@ -34,16 +35,15 @@ from topk_platform.running.cluster.node_facts import (
     grouped,
 )
 from topk_platform.running.cluster.ray_internals import reason_in
-from topk_platform.running.cluster.reaching import NotYetError, Patience, is_loopback
+from topk_platform.running.cluster.reaching import NotYetError, Patience, host_and_port, is_loopback
 from topk_platform.specs import Study
-from topk_platform.specs.checks import first_few, plural
+from topk_platform.specs.checks import first_few
 from topk_platform.tracking.feed import check_tracking
 from topk_platform.versions import loaded_version
 
-__all__ = ["ask_nodes", "check_cluster", "check_nodes", "cluster_size", "slots"]
+__all__ = ["ask_nodes", "check_cluster", "check_nodes", "slots"]
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine takes time for its start, image and set-up commands
-_QUIET_SECONDS = 5.0  # before a line names the nodes that have not answered
 _ANSWER_SECONDS = 300.0  # the first worker of a node fetches the packages, imports torch and reads the data
 _NAMED = 4  # nodes in a line
 _HEAD = "node:__internal_head__"
@@ -66,7 +66,7 @@ def slots(study: Study, workers: int | None, patience: Patience | None = None) -
     hint = "; if the cluster can add nodes, give --workers: then it is asked to add one"
 
     def fit() -> int:
-        nodes = [node["Resources"] for node in _alive_nodes()]
+        nodes = [node["Resources"] for node in _nodes_for({})]
         # A trial never spans two nodes.
         if holds := sum(min(fitting(node.get(name, 0), n) for name, n in needs.items()) for node in nodes):
             return holds
@@ -75,11 +75,9 @@ def slots(study: Study, workers: int | None, patience: Patience | None = None) -
         lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {have}"
         raise NotYetError(lacking + (hint if patience is not None and workers is None else ""))
 
-    if patience is None:
-        holds = fit()
+    if patience is None or workers is None:
+        holds = (patience or Patience(0)).until(fit)
         return min(workers or holds, holds)
-    if workers is None:
-        return patience.until(fit)
     if not _nodes_for(needs):
         # For as long as this waits; afterwards the trials' own demand asks for nodes.
         request_resources(bundles=[needs])
@@ -90,23 +88,10 @@ def slots(study: Study, workers: int | None, patience: Patience | None = None) -
     return workers
 
 
-def cluster_size() -> str:
-    """Return the connected cluster's address and size in words, ``10.0.0.1:6379: 2 nodes, 16 CPUs, 0 GPUs``."""
-    resources = ray.cluster_resources()
-    counts = {"node": len(_alive_nodes()), **{name: int(resources.get(name, 0)) for name in ("CPU", "GPU")}}
-    parts = ", ".join(plural(count, name) for name, count in counts.items())
-    return f"{ray.get_runtime_context().gcs_address}: {parts}"
-
-
-def _alive_nodes() -> list[dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
-
-
 def _nodes_for(needs: Mapping[str, float]) -> list[dict[str, Any]]:
     """Return the running nodes that can hold at least one trial, the head first."""
-    nodes = [
-        n for n in _alive_nodes() if all(n["Resources"].get(k, 0) >= amount for k, amount in needs.items())
-    ]
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    nodes = [n for n in alive if all(n["Resources"].get(k, 0) >= amount for k, amount in needs.items())]
     return sorted(nodes, key=lambda node: _HEAD not in node["Resources"])
 
 
@@ -129,23 +114,25 @@ def check_nodes(study: Study, store: Store, patience: Patience, *, mixed: bool =
         ClusterError: with all that is wrong on any node, or if none answers.
         StoreError: if the store cannot keep two drivers apart.
     """
-    with _marked(store) as mark:
-        findings, environment = _look_at_nodes(study, store, mark, patience)
+    findings, environment = _look_at_nodes(study, store, patience)
     allowed = ("same bits", "gpus") if mixed else ()
-    wrong = []
-    for item, nodes in grouped(findings).items():
-        where = f"{item.check}, {first_few(nodes, _NAMED)}: {item.finding}"
-        if not item.wrong:
-            patience.say(f"Note: {where}")
-        elif item.check not in allowed:
-            wrong.append(f"{where} ({item.remedy})")
+    wrong = [
+        f"{item.check}, {first_few(nodes, _NAMED)}: {item.finding} ({item.remedy})"
+        for item, nodes in grouped(findings).items()
+        if item.check not in allowed
+    ]
     if wrong:
         raise ClusterError(f"the cluster cannot train study {study.name}: {'; '.join(wrong)}")
     return environment
 
 
 def check_cluster(
-    study: Study, address: str, store: str | Path, mlflow: str | None, data: str | Path | None
+    study: Study,
+    address: str,
+    store: str | Path,
+    mlflow: str | None,
+    data: str | Path | None,
+    patience: Patience,
 ) -> list[Finding]:
     """Return what would stop a study on a cluster or change its results, on any node on which its trials fit.
 
@@ -157,44 +144,52 @@ def check_cluster(
         store: Folder or URI of the results.
         mlflow: MLflow's tracking URI, which is asked too; None or ``"none"`` for none.
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
+        patience: How long to wait for the cluster; it also reports what is only to note.
     """
-    driver, seen, mark = Answer(DRIVER), None, ""
-    with driver.checking("store", UserError), ExitStack() as stack:
-        with driver.checking("store", UserError):
-            seen = Store.open(store)
-            mark = stack.enter_context(_marked(seen))
-        with driver.checking("tracking", UserError):
-            if mlflow not in (None, "none"):
-                check_tracking(mlflow)
-        at_once = Patience(0)
-        with driver.checking("cluster", UserError), connected(study, address, None, at_once), data_at(data):
-            # Ray sets the variable by itself if it has a token.
-            if not (
-                is_loopback(ray.get_runtime_context().gcs_address)
-                or os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
-            ):
-                driver.add("token", f"anyone who reaches {cluster_size()} can run code there")
-            driver.findings.extend(_look_at_nodes(study, seen if mark else None, mark, at_once)[0])
+    driver, seen = Answer(DRIVER), None
+    with driver.checking("store", UserError):
+        opened = Store.open(store)
+        opened.check_writable()
+        seen = opened
+    with driver.checking("tracking", UserError):
+        if mlflow not in (None, "none"):
+            check_tracking(mlflow)
+    with (
+        driver.checking("cluster", UserError),
+        connected(study, address, None, patience),
+        data_at(data),
+        driver.checking("store", StoreError),
+    ):
+        head = ray.get_runtime_context().gcs_address
+        # Ray sets the variable by itself if it has a token.
+        if not (
+            is_loopback(host_and_port(head)[0]) or os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+        ):
+            patience.say(
+                f"Note: anyone who reaches {head} can run code there; start its nodes with RAY_AUTH_MODE=token and "
+                "one token: docs/cluster.md"
+            )
+        driver.findings.extend(_look_at_nodes(study, seen, patience)[0])
     return driver.findings
 
 
 def _look_at_nodes(
-    study: Study, store: Store | None, mark: str, patience: Patience
+    study: Study, store: Store | None, patience: Patience
 ) -> tuple[list[Finding], dict[str, str]]:
     """Return what is wrong on the connected cluster's nodes, and the environment of most of their devices.
 
     Args:
         study: The study; nodes on which none of its trials fits are not asked.
         store: The store that every node must see; None if it is not asked for.
-        mark: The name of the driver's file in the store.
         patience: See :func:`check_nodes`.
     """
     data, code, known = str(data_folder()), {arm.name: loaded_version(arm) for arm in study.arms}, {}
     for arm in study.arms:
         with suppress(UserError):  # the study is not planned, and says why
             known[arm.name] = fingerprint(arm, data)
-    question = Question(study.arms, code, data, known, study.device, store and store.existing, mark)
-    answers = ask_nodes(question, trial_resources(study), patience)
+    with nullcontext("") if store is None else _marked(store) as mark:
+        question = Question(study.arms, code, data, known, study.device, store and store.existing, mark)
+        answers = ask_nodes(question, trial_resources(study), patience)
     kinds = Counter(tuple(kind.items()) for answer in answers for kind in answer.environments)
     # In a tie the head decides, which comes first.
     expected = dict(kinds.most_common(1)[0][0]) if kinds else {}
@@ -214,7 +209,6 @@ def _marked(store: Store) -> Iterator[str]:
 
     Two drivers are kept apart by a file that only one of them can create, so that is checked too.
     """
-    store.check_writable()
     folder, name = store.existing, f".seen-{uuid.uuid4().hex}"
     first, again = (folder.create(name, b"") for _ in range(2))
     try:
@@ -236,52 +230,39 @@ def ask_nodes(question: Question, needs: Mapping[str, float], patience: Patience
         needs: The resources that a node must have to be asked; it need not have them free.
         patience: See :func:`check_nodes`.
     """
-
-    def ask() -> list[Answer]:
-        asked = {}
-        for node in _nodes_for(needs):
-            which = "head" if _HEAD in node["Resources"] else node["NodeID"][:6]
-            name = f"{node['NodeManagerAddress']} ({which})"
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(examine)
-            asked[remote.remote(replace(question, node=name, gpus=node["Resources"].get("GPU", 0.0)))] = name
-        answers = _answers(asked, patience)
-        if not any(map(_is_there, answers)):
-            lost = [f"node {item.node} {item.finding}" for answer in answers for item in answer.findings]
-            raise NotYetError(", ".join(lost) or "no node is left on which a trial fits")
-        return answers
-
-    return patience.until(ask)
-
-
-def _answers(asked: Mapping[Any, str], patience: Patience) -> list[Answer]:
-    """Return the answers in time, and for the other nodes that they are left out, or wrong if there is no answer."""
     limit = max(_ANSWER_SECONDS, patience.seconds or 0.0)
-    ready, silent = ray.wait([*asked], num_returns=len(asked), timeout=_QUIET_SECONDS)
-    if silent:
-        names = first_few([asked[request] for request in silent], _NAMED)
-        patience.say(f"waiting for {names} to answer: starting, or busy")
-        ready, silent = ray.wait([*asked], num_returns=len(asked), timeout=limit - _QUIET_SECONDS)
-    answers = [_answer(asked[request], request) for request in ready]
-    check = "left out" if any(map(_is_there, answers)) else "node"
-    for request in silent:
-        ray.cancel(request)
-        answers.append(Answer(asked[request]))
-        answers[-1].add(check, f"did not answer within {limit:.0f} s")
-    return answers
+
+    def answers() -> list[Answer]:
+        there, lost, end = list[Answer](), list[str](), time.monotonic() + limit
+        asked = {_name(node): _ask(question, node) for node in _nodes_for(needs)}
+        if asked:
+            patience.say(f"waiting for {first_few([*asked], _NAMED)} to answer")
+        for name, request in asked.items():
+            try:
+                there.append(ray.get(request, timeout=max(end - time.monotonic(), 0.0)))
+            except GetTimeoutError:
+                ray.cancel(request)
+                lost.append(f"node {name} did not answer within {limit:.0f} s")
+            except (NodeDiedError, TaskUnschedulableError):
+                lost.append(f"node {name} was lost before it answered")
+            except (RayError, ImportError) as error:
+                there.append(Answer(name, [Finding.of("node", name, reason_in(str(error)))]))
+        if not there:
+            raise NotYetError(", ".join(lost) or "no node is left on which a trial fits")
+        if lost:
+            patience.say(f"Note: {first_few(lost, _NAMED)}; trials check it if it is back")
+        return there
+
+    return patience.until(answers)
 
 
-def _is_there(answer: Answer) -> bool:
-    """Return whether a node is there, whatever it says."""
-    return not any(finding.check == "left out" for finding in answer.findings)
+def _name(node: Mapping[str, Any]) -> str:
+    which = "head" if _HEAD in node["Resources"] else node["NodeID"][:6]
+    return f"{node['NodeManagerAddress']} ({which})"
 
 
-def _answer(node: str, request: Any) -> Answer:
-    answer = Answer(node)
-    try:
-        answer = ray.get(request)
-    except (NodeDiedError, TaskUnschedulableError):
-        answer.add("left out", "was lost before it answered")
-    except (RayError, ImportError) as error:
-        answer.add("node", reason_in(str(error)))
-    return answer
+def _ask(question: Question, node: Mapping[str, Any]) -> Any:
+    """Return the request to a node for its answer, which takes none of its cores and GPUs."""
+    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(examine)
+    return remote.remote(replace(question, node=_name(node), gpus=node["Resources"].get("GPU", 0.0)))

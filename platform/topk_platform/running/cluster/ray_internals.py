@@ -1,23 +1,22 @@
-"""Private parts of Ray, used where there is no public interface. If one is missing in a version, its fallback is used.
+"""Private parts of Ray, used where there is no public interface. If a version lacks a name, its fallback is used.
 
 Nothing else in the platform uses a private name of Ray or Ray Tune.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
+
+import psutil
 
 from topk_platform.running.cluster.driver_process import in_variables
 
 __all__ = [
     "known_heads",
-    "lean",
     "leave",
     "messages_on_stderr",
     "on_loopback",
@@ -31,6 +30,7 @@ _CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 # The autoscaler, the log monitor, and the dashboard's process, which starts even without a dashboard. A Ray of our own
 # needs none of them, and each takes seconds to import Ray.
 _NEEDLESS = ("start_monitor", "start_log_monitor", "start_api_server")
+_ADDRESS = "--gcs-address="
 _LENGTH = 600
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception)\b")
 _GUESSES = " Some common causes include"  # the beginning of a paragraph of guesses
@@ -58,28 +58,21 @@ def _replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def lean() -> Iterator[None]:
-    """Start Ray, within the block, without the processes that a Ray on one machine does not need.
-
-    That saves two to three seconds of a core at every start. Fallback: they start.
-    """
-    with _replaced(getattr(_module("_private.node"), "Node", None), dict.fromkeys(_NEEDLESS, _nothing)):
-        yield
-
-
-def _nothing(_node: Any, **_options: Any) -> None:
-    """Do nothing."""
-
-
-@contextmanager
 def on_loopback() -> Iterator[None]:
-    """Let a Ray that starts within the block listen on loopback only, as Ray does by itself on Windows and macOS.
+    """Let a Ray that starts within the block be for this machine alone, as Ray is by itself on Windows and macOS.
 
-    On Linux, Ray replaces a given loopback address by an address that other machines reach, and listens on all
-    addresses. Fallback: the environment variable, which counts for processes that import Ray within the block.
+    It listens on loopback only: on Linux, Ray replaces a given loopback address by an address that other machines
+    reach, and listens on all addresses. Fallback: the environment variable, which counts for processes that import Ray
+    within the block. It also starts without the processes that a Ray on one machine does not need, which saves two to
+    three seconds of a core at every start. Fallback: they start.
     """
-    constants = _module("_private.ray_constants")
-    with in_variables({_CLUSTER_VARIABLE: "0"}), _replaced(constants, {"ENABLE_RAY_CLUSTER": False}):
+    constants, node = _module("_private.ray_constants"), getattr(_module("_private.node"), "Node", None)
+    needless = dict.fromkeys(_NEEDLESS, lambda *_arguments, **_options: None)
+    with (
+        in_variables({_CLUSTER_VARIABLE: "0"}),
+        _replaced(constants, {"ENABLE_RAY_CLUSTER": False}),
+        _replaced(node, needless),
+    ):
         yield
 
 
@@ -150,17 +143,9 @@ def reason_in(text: str) -> str:
 
 
 def known_heads() -> set[str]:
-    """Return the addresses of the Rays that run on this machine. Fallback: the last one that was started.
-
-    Ray notes that one's address in its folder of temporary files.
-    """
-    services = _module("_private.services")
-    if hasattr(services, "find_gcs_addresses"):
-        if hasattr(services.find_gcs_addresses, "cache_clear"):  # not in older versions, which keep none
-            services.find_gcs_addresses.cache_clear()  # the process may have ended meanwhile
-        return set(services.find_gcs_addresses())
-    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - where Ray writes it
-    noted = Path(folder) / "ray" / "ray_current_cluster"
-    with suppress(OSError):
-        return {noted.read_text().strip()} - {""}
-    return set()
+    """Return the addresses of the Rays that run on this machine: their raylets have them in their command lines."""
+    processes = psutil.process_iter(["name", "cmdline"])
+    words = (
+        word for each in processes if each.info["name"] == "raylet" for word in each.info["cmdline"] or ()
+    )
+    return {word.removeprefix(_ADDRESS) for word in words if word.startswith(_ADDRESS)}

@@ -99,15 +99,13 @@ def host_and_port(address: str) -> tuple[str, int]:
     return match[1].strip("[]"), int(match[2])
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether a host, or an address ``host:port``, is one that no other machine reaches.
+def is_loopback(host: str) -> bool:
+    """Return whether a host is one that no other machine reaches.
 
     Example:
-        >>> is_loopback("127.0.0.1:6379"), is_loopback("::1"), is_loopback("10.0.0.1:6379")
+        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("10.0.0.1")
         (True, True, False)
     """
-    match = _ADDRESS.fullmatch(address)
-    host = match[1].strip("[]") if match else address
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name
@@ -124,10 +122,10 @@ class Patience:
 
     Args:
         seconds: The longest wait that the user gave for each answer or node; None for the defaults of :meth:`until`.
-        report: Called with a line for each new reason to wait, and with the lines of :meth:`say`.
+        say: Called with a line for each new reason to wait, and with other lines about the preparation of a run.
 
     Example:
-        >>> patience, answers = Patience(report=print), [NotYetError("no head"), 8]
+        >>> patience, answers = Patience(say=print), [NotYetError("no head"), 8]
         >>> def ask():
         ...     if isinstance(answer := answers.pop(0), Exception):
         ...         raise answer
@@ -138,7 +136,7 @@ class Patience:
     """
 
     seconds: float | None = None
-    report: Callable[[str], None] | None = None
+    say: Callable[[str], object] = lambda _line: None
 
     def until(self, ask: Callable[[], T], otherwise: float = _COMING_SECONDS) -> T:
         """Return what ``ask`` returns as soon as it raises no ``NotYetError``.
@@ -163,8 +161,3 @@ class Patience:
                     last = str(error)
                     self.say(f"{last}; waiting for up to {seconds:g} s, see --wait")
             time.sleep(_PAUSE)
-
-    def say(self, line: str) -> None:
-        """Report a line about the preparation of a run."""
-        if self.report is not None:
-            self.report(line)

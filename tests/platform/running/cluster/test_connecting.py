@@ -17,7 +17,7 @@ from topk_platform import Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.errors import ClusterError
 from topk_platform.running.cluster import connecting, reaching
 from topk_platform.running.cluster import nodes as machines
-from topk_platform.running.cluster.connecting import connected, own_ray
+from topk_platform.running.cluster.connecting import connected
 from topk_platform.running.cluster.nodes import slots
 from topk_platform.running.cluster.ray_internals import messages_on_stderr
 from topk_platform.running.cluster.reaching import Patience
@@ -185,7 +185,7 @@ def test_a_node_that_is_on_its_way_is_waited_for_and_named(monkeypatch: pytest.M
     up, messages = [{"CPU": 0.0}], list[str]()
     monkeypatch.setattr(ray, "nodes", lambda: nodes(*up))
     monkeypatch.setattr(reaching.time, "sleep", lambda _: up.append({"CPU": 3.0}))
-    assert slots(a_study(threads=2), None, Patience(report=messages.append)) == 1
+    assert slots(a_study(threads=2), None, Patience(say=messages.append)) == 1
     (line,) = messages
     assert "needs {'CPU': 2}" in line and "[{'CPU': 0.0, 'GPU': 0}]" in line
 
@@ -219,7 +219,7 @@ def test_our_own_is_started_again_twice_and_then_the_run_ends_with_one_line(
     node = {"NodeID": "here", "NodeManagerAddress": "127.0.0.1", "NodeManagerPort": 1}
     monkeypatch.setattr(ray, "nodes", lambda: [node])
     refusal = pytest.raises(ClusterError, match=r"^Ray cannot start: .*timed out.* \(.*busy")
-    with nullcontext() if failing < 3 else refusal, own_ray(a_study(), None):
+    with nullcontext() if failing < 3 else refusal, connected(a_study(), None, None, AT_ONCE):
         assert failing < 3
     assert init.call_count == 3 and len(caplog.records) == 2
     assert not any(tmp_path.iterdir())

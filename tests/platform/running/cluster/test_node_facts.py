@@ -82,14 +82,14 @@ def test_a_store_is_seen_and_nothing_is_left(tmp_path: Path, bucket: str) -> Non
         assert store.files() == ["token"]
 
 
-def test_what_is_the_same_on_several_machines_is_said_once_and_what_is_wrong_first() -> None:
+def test_what_is_the_same_on_several_machines_is_said_once() -> None:
     findings = [
-        Finding.of("token", "a", "open"),
+        Finding.of("code", "a", "old"),
         Finding.of("data", "a", "gone"),
         Finding.of("data", "b", "gone"),
     ]
-    result = [(item.wrong, item.check, nodes) for item, nodes in grouped(findings).items()]
-    assert result == [(True, "data", ["a", "b"]), (False, "token", ["a"])]
+    result = [(item.check, nodes) for item, nodes in grouped(findings).items()]
+    assert result == [("code", ["a"]), ("data", ["a", "b"])]
 
 
 # GPUs, by stand-ins

@@ -6,6 +6,8 @@ import ast
 import importlib
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -55,7 +57,7 @@ def test_this_ray_has_what_is_replaced_and_gets_it_back() -> None:
     constants = importlib.import_module("ray._private.ray_constants")
     node = importlib.import_module("ray._private.node").Node
     before = constants.ENABLE_RAY_CLUSTER, node.start_monitor
-    with ray_internals.on_loopback(), ray_internals.lean():
+    with ray_internals.on_loopback():
         assert not constants.ENABLE_RAY_CLUSTER and node.start_monitor is not before[1]
         assert os.environ[ray_internals._CLUSTER_VARIABLE] == "0"
     assert (constants.ENABLE_RAY_CLUSTER, node.start_monitor) == before
@@ -73,7 +75,7 @@ def test_aws_keys_are_not_sent_to_workers() -> None:
 def test_a_ray_without_these_names_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     shut: list[bool] = []
     monkeypatch.setattr(ray, "shutdown", lambda: shut.append(True))
-    for name in ("lean", "on_loopback", "messages_on_stderr", "without_keys"):
+    for name in ("on_loopback", "messages_on_stderr", "without_keys"):
         with getattr(ray_internals, name)():  # the variable counts for processes that import Ray meanwhile
             assert (ray_internals._CLUSTER_VARIABLE in os.environ) == (name == "on_loopback")
     ray_internals.leave()
@@ -86,15 +88,18 @@ def test_an_actor_that_was_cancelled_is_shown_with_the_reason_before_it() -> Non
     assert why in reason_in(str(ActorDiedError(context))).replace("\n", " ")
 
 
-@pytest.mark.usefixtures("without")
-def test_without_the_name_the_last_ray_that_was_started_here_is_the_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    assert ray_internals.known_heads() == set()
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray/ray_current_cluster").write_text("10.0.0.1:6379")
-    assert ray_internals.known_heads() == {"10.0.0.1:6379"}
+def test_the_rays_of_this_machine_are_those_of_its_raylets(tmp_path: Path) -> None:
+    """Other processes of a Ray have its address in their command lines, too, and may stay longer than it."""
+    address = "10.0.0.1:6390"
+    for name, known in (("raylet", True), ("agent", False)):
+        (tmp_path / name).symlink_to(sys.executable)
+        waits = [tmp_path / name, "-c", "print(flush=True); input()", f"--gcs-address={address}"]
+        with subprocess.Popen(waits, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert (address in ray_internals.known_heads()) == known
+            process.kill()
+    assert address not in ray_internals.known_heads()
 
 
 def test_what_ray_guesses_is_left_out() -> None:
