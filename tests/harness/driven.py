@@ -43,6 +43,7 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
             for trial, record in zip(trials, train(trials, store), strict=True):
                 dispatcher.keep(record.replace_versions(**trial.environment))
                 progress.end(trial, Ended.from_record(record))
+                dispatcher.outcome.ran += 1
                 dispatcher.notify(Event("ended", (trial,), record))
         dispatcher.close()
         return dispatcher.outcome

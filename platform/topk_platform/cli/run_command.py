@@ -210,7 +210,8 @@ def print_summary(console: Console, summary: Summary) -> None:
     """Print a run's table, the folder of its results, its problems, and the command that shows its trials."""
     console.print(summary)
     store = str(summary.options.store)
-    if summary.options.mlflow is None and not summary.tracking_error and Path(store, "mlflow.db").is_file():
+    behind = summary.outcome.tracking_error
+    if summary.options.mlflow is None and not behind and Path(store, "mlflow.db").is_file():
         console.print(
             f"Look into every trial in the MLflow UI: {sys.argv[0]} ui --store {shlex.quote(store)}",
             highlight=False,
@@ -235,7 +236,7 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "open": outcome.open,
         "ended": outcome.lost,
         "unsaved": outcome.unsaved,
-        "tracking_error": summary.tracking_error or None,
+        "tracking_error": summary.outcome.tracking_error or None,
     }
 
 

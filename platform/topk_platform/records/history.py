@@ -79,14 +79,18 @@ class StudyRows:
         """The keys of all trials, counted or not."""
         return [*self._rows.searched.column("key"), *self._rows.confirmed.column("key")]
 
-    def histories(self, study: Study, identities: Mapping[str, Identity]) -> dict[str, ArmHistory]:
+    def histories(
+        self, study: Study, identities: Mapping[str, Identity] | None = None
+    ) -> dict[str, ArmHistory]:
         """Return each arm's history, by arm ID.
 
         Args:
             study: The study that has the arms.
-            identities: Which rows of an arm count, by arm ID. For arms that are missing here, all rows count.
+            identities: Which rows of an arm count, by arm ID, see :func:`last_counted` for the default. For arms that
+                are missing here, all rows count.
         """
-        histories = self.plain_histories({study.arm_id(arm): arm for arm in study.arms}, identities)
+        counted = last_counted(self.ledger, study) if identities is None else identities
+        histories = self.plain_histories({study.arm_id(arm): arm for arm in study.arms}, counted)
         scored = of_scores(study.measures)
         own = {name: scored.get(name) for name in study.measures if is_reference(name)}
         for history in histories.values() if own or study.measured else ():

@@ -212,7 +212,7 @@ class Counted:
             for arm in results_of(self.part, histories).values()
             for row in arm.confirmations().values()
         }
-        everything = rows.histories(self.whole, last_counted(rows.ledger, self.whole)).values()
+        everything = rows.histories(self.whole).values()
         confirmed = {row["key"]: row for arm in everything for row in arm.confirm.values()}
         damaged = damaged_artifacts(store, (confirmed | table).values(), kinds)
         missing = missing_artifacts(store, table.values(), kinds)

@@ -141,6 +141,7 @@ class Dispatcher:
                 self.progress.release(trial)  # of an ensemble that was cut off while its records were written
             elif self._keep(record):
                 self.progress.end(trial, Ended.from_record(record))
+                self.outcome.ran += 1
                 if why := record.missing.get("network"):
                     self.outcome.unsaved[trial.key] = why
                 self._send("ended", (trial,), record=record)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Durations, StudyProgress
-from topk_platform.records.history import ArmHistory, StudyRows, last_counted, progress_of
+from topk_platform.records.history import StudyRows, last_counted, progress_of
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.networks import forget
 from topk_platform.records.per_image import read_all_ranks
@@ -156,23 +156,22 @@ class _Run:
 
     def run(self) -> Summary:
         """Run the study, and return the summary."""
-        with self._cluster() as cluster, self.ledger.writing(self.part) as writer:
+        left = self.counted.progress().left
+        ray = (
+            on_cluster(self.part, self.options, self.store, self.patience) if left else nullcontext(Cluster())
+        )
+        with ray as cluster, self.ledger.writing(self.part) as writer:
             self._identify(cluster)
             self._remove_what_is_trained_again(writer)
             progress = self._progress()
-            recorder = Recorder(self.ledger, writer, self.feed, self.pictures)
+            recorder = Recorder(self.rows, writer, self.feed, self.pictures)
             forget(self.folder, self.rows.keys)
             outcome = self._train_and_write(progress, recorder, cluster)
             if not progress.left and self.part == self.whole:
                 with suppress(StoreError):  # those of trials that no longer count would stay for ever
                     forget(self.folder)
-            self._note_unfinished(outcome, recorder.tracking_error)
-            return self._summary(progress, recorder, outcome)
-
-    def _cluster(self) -> AbstractContextManager[Cluster]:
-        if not self.counted.progress().left:
-            return nullcontext(Cluster())
-        return on_cluster(self.part, self.options, self.store, self.patience)
+            self._note_unfinished(outcome)
+            return self._summary(progress, outcome)
 
     def _identify(self, cluster: Cluster) -> None:
         """Note which rows count, now that the machines are known, and note the run's plan and its data."""
@@ -209,16 +208,12 @@ class _Run:
         try:
             outcome = self._train(progress, recorder, cluster)
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                self._stop_waiting(recorder)
             try:
-                recorder.close(self.whole, self._known)
+                self._write(recorder, Outcome(interrupted=isinstance(error, KeyboardInterrupt)))
             except Exception as another:  # noqa: BLE001 - a note of the first error, which is usually its cause
                 error.add_note(f"The tables could not be written: {another!r}")
             raise
-        if outcome.interrupted:
-            self._stop_waiting(recorder)
-        recorder.close(self.whole, self._known, at_once=bool(outcome.lost))
+        self._write(recorder, outcome)
         return outcome
 
     def _train(self, progress: StudyProgress, recorder: Recorder, cluster: Cluster) -> Outcome:
@@ -242,43 +237,42 @@ class _Run:
             if self.options.address is None:
                 self.limits.guess_unknown(progress)
             order = tuning.order_for(self.part, self.folder.address, self.options, cluster.slots)
-            dispatcher = Dispatcher(progress, recorder.keep, notified, order, self.limits, cluster.line)
+            dispatcher = Dispatcher(progress, recorder.writer.put, notified, order, self.limits, cluster.line)
             return tuning.tune_trials(self.part, dispatcher, self.options, cluster.slots, self.callbacks)
 
-    def _stop_waiting(self, recorder: Recorder) -> None:
-        """After an interrupt, wait less for the store, and say why the run has not ended yet."""
-        recorder.writer.hurry()
-        if recorder.feed is not None:
+    def _write(self, recorder: Recorder, outcome: Outcome) -> None:
+        """Write the tables; after an interrupt, wait less for the store and say why the run has not ended yet."""
+        if outcome.interrupted:
+            recorder.writer.hurry()
+        if outcome.interrupted and self.feed is not None:
             sync = command("sync", self.part, *self.options.sync, given=self.options.given)
             self.patience.say(
                 f"Interrupted: MLflow gets what it lacks, which can take minutes. Another signal, such as Ctrl-C, "
                 f"ends this at once and loses nothing: `{sync}` or the next run fills it in"
             )
+        outcome.tracking_error = recorder.close(self.whole, at_once=bool(outcome.lost))
 
-    def _summary(self, progress: StudyProgress, recorder: Recorder, outcome: Outcome) -> Summary:
+    def _summary(self, progress: StudyProgress, outcome: Outcome) -> Summary:
         return Summary(
             table=self._table(),
-            ran=recorder.ran,
             left=progress.left,
-            tracking_error=recorder.tracking_error,
             folder=self.folder.uri,
             outcome=outcome,
             beyond=sum(arm.beyond for arm in progress.arms.values()),
             options=self.options,
         )
 
-    def _known(self, study: Study) -> dict[str, ArmHistory]:
-        return self.rows.histories(study, last_counted(self.ledger, study))
-
     def _table(self) -> StudyTable:
         study = self.whole.with_budget(self.part.trials, self.part.seeds, self.part.searches)
         study = replace(study, changed=self.part.changed)
-        table = build_table(study, self._known(study), self.part.arms, partial(read_all_ranks, self.folder))
+        table = build_table(
+            study, self.rows.histories(study), self.part.arms, partial(read_all_ranks, self.folder)
+        )
         return StudyTable.of(replace(table, given=self.options.given))
 
-    def _note_unfinished(self, outcome: Outcome, tracking_error: str) -> None:
+    def _note_unfinished(self, outcome: Outcome) -> None:
         """Note the work that is left, for `topk status`; arms of which all trials were tried are noted anew."""
         tried = () if outcome.interrupted or outcome.partial or outcome.lost else self.part.arms
         before, names = Unfinished.read(self.folder), {arm.name for arm in self.whole.arms}
         settled = {arm.name for arm in tried} | {trial.arm for trial in before.open} - names
-        before.after(outcome.open, settled, tracking_error).note(self.folder)
+        before.after(outcome.open, settled, outcome.tracking_error).note(self.folder)

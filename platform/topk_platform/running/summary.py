@@ -28,6 +28,8 @@ class Outcome:
         lost: Why Ray was lost; empty if it was not.
         partial: The limits that were used up before all trials had been tried, in words; empty if none was.
         interrupted: Whether the user or a signal ended the run before all trials had been tried.
+        ran: How many trials ended in this run.
+        tracking_error: Why MLflow is behind; empty if it is not.
     """
 
     open: list[OpenTrial] = field(default_factory=list)
@@ -35,6 +37,8 @@ class Outcome:
     lost: str = ""
     partial: str = ""
     interrupted: bool = False
+    ran: int = 0
+    tracking_error: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,23 +47,25 @@ class Summary:
 
     Args:
         table: The current table of the requested arms and budget.
-        ran: How many trials ended in this run.
         left: How many trials have not ended; above 0 after an interrupt, at a limit, or if faults left trials open.
-        tracking_error: Why MLflow is behind; empty if it is not.
         folder: The study's folder, as a URI.
-        outcome: How the run ended: trials that faults left open, limits that were used up, an interrupt.
+        outcome: How the run ended: trials that faults left open, limits that were used up, an interrupt, and why MLflow
+            is behind.
         beyond: How many of the ended trials were not requested: ensembles are trained as a whole.
         options: The options of the run, which suggested commands repeat.
     """
 
     table: StudyTable
-    ran: int
     left: int
-    tracking_error: str
     folder: str
     outcome: Outcome = field(default_factory=Outcome)
     beyond: int = 0
     options: RunOptions = field(default_factory=RunOptions)
+
+    @property
+    def ran(self) -> int:
+        """How many trials ended in this run."""
+        return self.outcome.ran
 
     @property
     def done(self) -> str:
@@ -88,9 +94,9 @@ class Summary:
 def problems(summary: Summary) -> list[Text]:
     """Return the problems of a run and the remaining work, one line each."""
     lines = []
-    if summary.tracking_error:
+    if behind := summary.outcome.tracking_error:
         sync = summary.command("sync", *summary.options.sync)
-        lines.append(Text(f"{summary.tracking_error}; `{sync}` fills it in, or the next run"))
+        lines.append(Text(f"{behind}; `{sync}` fills it in, or the next run"))
     lines += [Text(f"failed: {key} {arm}: {why}", "red") for key, arm, why in summary.table.failures]
     lines += [
         Text(

@@ -51,7 +51,7 @@ class Tables:
 
 def a_summary(table: Any = None, **fields: Any) -> Summary:
     result: Table = table or Tables()
-    return Summary(**{"table": result, "ran": 1, "left": 0, "tracking_error": "", "folder": "f", **fields})
+    return Summary(**{"table": result, "left": 0, "folder": "f", **fields})
 
 
 OPEN = Outcome([OpenTrial("abc", "r/mlp/ldam", "process lost: killed", "buy another")])

@@ -28,30 +28,30 @@ def there(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return there
 
 
-def a_recorder() -> tuple[Recorder, Callable[[str], None]]:
+def a_recorder(feed: Any = None) -> tuple[Recorder, Callable[[str], None]]:
     writer: Any = SimpleNamespace(error=None, flush=lambda: None)
-    recorder = Recorder(SimpleNamespace(store=None), writer)  # type: ignore[arg-type]
+    rows: Any = SimpleNamespace(ledger=SimpleNamespace(store=None))
+    recorder = Recorder(rows, writer, feed)
     return recorder, lambda key: writer.committed([SimpleNamespace(trial=SimpleNamespace(key=key))])
 
 
-def test_a_checkpoint_that_a_store_kept_while_it_was_gone_is_deleted_with_the_next(there: set[str]) -> None:
+def test_checkpoints_of_ended_trials_are_deleted_unless_the_store_is_gone(there: set[str]) -> None:
     _, commit = a_recorder()
     there.add("gone")
     commit("a")
-    assert there == {"a", "b", "c", "gone"}
+    assert there == {"a", "b", "c", "gone"}  # the next run deletes it
     there.discard("gone")
     commit("b")
-    assert there == {"c"}
+    assert there == {"a", "c"}
 
 
 @pytest.mark.parametrize(("error", "waits"), [(StoreError("full"), 1), (KeyboardInterrupt(), 0)])
 def test_an_interrupt_while_tables_are_written_does_not_wait_for_mlflow(
-    error: BaseException, waits: int, there: set[str], monkeypatch: pytest.MonkeyPatch
+    error: BaseException, waits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Recorder, "_write_tables", Mock(side_effect=error))
-    recorder, _ = a_recorder()
-    closed = list[Any]()
-    recorder.feed = SimpleNamespace(close=lambda *seconds: closed.append(seconds))  # type: ignore[assignment]
+    feed = Mock()
+    recorder, _ = a_recorder(feed)
     with pytest.raises(type(error)):
-        recorder.close(None, lambda _: {})  # type: ignore[arg-type]
-    assert len(closed) == waits
+        recorder.close(None)  # type: ignore[arg-type]
+    assert len(feed.close.mock_calls) == waits
