@@ -33,20 +33,25 @@ def copy_database(uri: str) -> None:
         shutil.copyfile(Path(_template().name) / "mlflow.db", path)
 
 
-def start_feed(folder: Path | None, ledger: Ledger, uri: str | None = None, pause: float = 0.01) -> Feed:
+def start_feed(
+    folder: Path | None,
+    ledger: Ledger,
+    uri: str | None = None,
+    pause: float = 0.01,
+    pictures: Pictures | None = None,
+) -> Feed:
     """Return a started feed, by default of MLflow's database in ``folder``, made if missing."""
     if uri is None and folder is not None:
         copy_database(tracking_uri(folder))
-    feed = Feed(uri or tracking_uri(folder or Path()), ledger, folder)
+    feed = Feed(uri or tracking_uri(folder or Path()), ledger, folder, pictures)
     feed.pause = pause
     feed.start()
     return feed
 
 
-def fill(feed: Feed, files: Mapping[str, str], pictures: Pictures | None = None) -> None:
+def fill(feed: Feed, files: Mapping[str, str]) -> None:
     """Hand over tables, and check that all is written."""
-    feed.put_files(files, pictures)
-    assert feed.close() == ""
+    assert feed.close(files) == ""
 
 
 def runs(uri: str, tag: str = "", study: str = "s", where: str = "") -> list[Run]:

@@ -103,24 +103,20 @@ class Retraining:
     """What is trained again, although the ledger has it.
 
     Args:
-        asked: The keys of what the user asks for: failed trials, and confirmations that lack an own measure.
+        keys: The keys of the trials: those of unsound files, and those that the user asks for, which are failed trials
+            and confirmations that lack an own measure.
         unsound: The missing and damaged files of confirmations that the part's table uses.
         damaged: The damaged files of all confirmations. They include those of arms that this run does not train: once
             files are set aside, tables report them as missing.
 
     Example:
-        >>> print(Retraining(unsound=[Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")]))
+        >>> print(Retraining(["0a1b"], unsound=[Unsound("0a1b", "ranks"), Unsound("0a1b", "guesses")]))
         1 confirmation is trained again: ranks/0a1b.parquet, guesses/0a1b.parquet are gone or damaged
     """
 
-    asked: Sequence[str] = ()
+    keys: Sequence[str] = ()
     unsound: Sequence[Unsound] = ()
     damaged: Sequence[Unsound] = ()
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys of the trials."""
-        return [*dict.fromkeys([*self.asked, *(file.key for file in self.unsound)])]
 
     def __str__(self) -> str:
         count = len({file.key for file in self.unsound})
@@ -212,8 +208,9 @@ class Counted:
             for arm in results_of(self.part, histories).values()
             for row in arm.confirmations().values()
         }
-        everything = rows.histories(self.whole).values()
-        confirmed = {row["key"]: row for arm in everything for row in arm.confirm.values()}
+        confirmed = {
+            row["key"]: row for arm in rows.histories(self.whole).values() for row in arm.confirm.values()
+        }
         damaged = damaged_artifacts(store, (confirmed | table).values(), kinds)
         missing = missing_artifacts(store, table.values(), kinds)
         rows_of_all = [row for arm in histories.values() for row in arm.rows()]
@@ -222,4 +219,5 @@ class Counted:
         completed = [row for row in table.values() if row["status"] == "completed"]
         lacking = [row["key"] for row in completed if any(row[f"test.{name}"] is None for name in own)]
         unsound = [*missing, *(file for file in damaged if file.key in table)]
-        return Retraining([*failed, *lacking], unsound, damaged)
+        keys = dict.fromkeys([*failed, *lacking, *(file.key for file in unsound)])
+        return Retraining([*keys], unsound, damaged)

@@ -35,7 +35,7 @@ from topk_platform.running.views import own_console, view_on
 from topk_platform.running.watching import Event, OnEvent, Watch, noting
 from topk_platform.specs import Study
 from topk_platform.specs.fields import check_call
-from topk_platform.tracking.feed import Feed, Pictures, mlflow_of
+from topk_platform.tracking.feed import Feed, mlflow_of
 
 __all__ = ["run"]
 
@@ -106,9 +106,9 @@ def run(
         data = data_notes(part)
         for line in lines_on_data((name, text) for name, note in data.items() for text in note.notes):
             (waiting or warnings.warn)(f"Note: {line}")
-        feed = None if mlflow is None else Feed(mlflow, ledger, store.local)
+        feed = None if mlflow is None else Feed(mlflow, ledger, store.local, pictures)
         patience = Patience(options.wait, waiting or (lambda _line: None))
-        return _Run(counted, data, store, feed, pictures, patience, show, callbacks).run()
+        return _Run(counted, data, store, feed, patience, show, callbacks).run()
 
 
 def _checked(ledger: Ledger, whole: Study, part: Study, options: RunOptions) -> Counted:
@@ -133,7 +133,6 @@ class _Run:
         data: The notes on the data of its regimes.
         store: The store.
         feed: Fills MLflow; None for no MLflow.
-        pictures: Makes the report and the plots for MLflow; None for none.
         patience: How long to wait for a cluster; it reports what the run waits for.
         notify: Called with every event.
         callbacks: More callbacks of Tune.
@@ -143,7 +142,6 @@ class _Run:
     data: Mapping[str, DataNote]
     store: Store
     feed: Feed | None
-    pictures: Pictures | None
     patience: Patience
     notify: OnEvent
     callbacks: Sequence[Any]
@@ -164,7 +162,7 @@ class _Run:
             self._identify(cluster)
             self._remove_what_is_trained_again(writer)
             progress = self._progress()
-            recorder = Recorder(self.rows, writer, self.feed, self.pictures)
+            recorder = Recorder(self.rows, writer, self.feed)
             forget(self.folder, self.rows.keys)
             outcome = self._train_and_write(progress, recorder, cluster)
             if not progress.left and self.part == self.whole:

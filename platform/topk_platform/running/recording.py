@@ -24,8 +24,6 @@ from topk_platform.tracking.trials import ARMS
 
 __all__ = ["Recorder", "drawing"]
 
-_LAST_SECONDS = 2.0  # for MLflow once Ray is lost, because a cluster's driver is then ended soon
-
 
 def drawing(study: Study, store: str) -> Pictures | None:
     """Return the function that makes a study's report and plots for MLflow, by file name; drawing takes seconds.
@@ -60,13 +58,11 @@ class Recorder:
         rows: The rows of the study's ledger.
         writer: The ledger's writer.
         feed: Fills MLflow, from now on in the background; None for no MLflow.
-        pictures: Makes the report and the plots for MLflow; None for none.
     """
 
     rows: StudyRows
     writer: Writer
     feed: Feed | None = None
-    pictures: Pictures | None = None
 
     def __post_init__(self) -> None:
         self.writer.committed = self._committed
@@ -91,18 +87,14 @@ class Recorder:
             at_once: Whether only seconds are left. MLflow then gets no report.
         """
         try:
-            self._write_tables(whole, None if at_once else self.pictures)
+            files = self._write_tables(whole)
         except Exception:
-            self._close_feed(at_once=at_once)
+            if self.feed is not None:
+                self.feed.close(at_once=at_once)
             raise
-        return self._close_feed(at_once=at_once)
+        return "" if self.feed is None else self.feed.close(files, at_once=at_once)
 
-    def _close_feed(self, *, at_once: bool) -> str:
-        if self.feed is None:
-            return ""
-        return self.feed.close(_LAST_SECONDS) if at_once else self.feed.close()
-
-    def _write_tables(self, whole: Study, pictures: Pictures | None) -> None:
+    def _write_tables(self, whole: Study) -> Mapping[str, str]:
         self.writer.flush()
         if self.writer.error is not None:
             raise self.writer.error
@@ -119,6 +111,4 @@ class Recorder:
             for name, content in classes_to_files(table, class_results(table, store, ranks)).items():
                 store.write(f"tables/{name}", content)
             write_snapshot(ledger, counting)  # last, because is_current reads it
-        if self.feed is not None:
-            texts = {name: files[name].decode() for name in files if not name.endswith(".parquet")}
-            self.feed.put_files(texts, pictures)
+        return {name: files[name].decode() for name in files if not name.endswith(".parquet")}

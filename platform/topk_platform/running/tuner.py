@@ -7,8 +7,7 @@ import math
 import re
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def tune_trials(
 ) -> Outcome:
     """Run the remaining trials and return what they left, and why the run ended.
 
-    The run ends early after an interrupt, or if Ray is gone.
+    The run ends early after an interrupt, or if Ray is gone or cannot be relied on any more.
 
     Args:
         study: The study, which says what resources a trial needs.
@@ -90,13 +89,22 @@ def tune_trials(
             has other code or data than the study was checked with.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with scratch_folder() as scratch, _own_interrupts(), without_keys(), in_variables(_TUNES):
+        with scratch_folder() as scratch, without_keys(), in_variables(_TUNES):
             results = Path(options.tensorboard or scratch).expanduser().absolute()
-            _fit(_tuner(study, dispatcher, options, slots, callbacks, str(results)))
+            _tuner(study, dispatcher, options, slots, callbacks, str(results)).fit()
     except LostRayError as error:
         dispatcher.outcome.lost = str(error)  # the next run continues the trials
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, OutOfMemoryError):
+            raise
+        # The driver's machine was low on memory, and Ray may have killed processes that all trials share.
+        killed = str(error.__cause__).partition("\n")[0].rstrip(". ")
+        dispatcher.outcome.lost = f"{killed}; use fewer --workers, or end other programs"
     finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, on_interrupt)  # Tune's ``fit`` replaces it and does not restore it
         dispatcher.close()
     if dispatcher.error is not None:
         raise dispatcher.error
@@ -163,31 +171,6 @@ def _tunes_callbacks(options: RunOptions) -> list[Any]:
 
         callbacks.append(WandbLoggerCallback(project=options.wandb, excludes=["order"]))
     return callbacks
-
-
-def _fit(tuner: tune.Tuner) -> None:
-    """Run Tune; raise ``LostRayError`` if Ray has killed its processes because the driver's machine was low on memory.
-
-    The killed processes may include those that all trials share, so this Ray cannot be relied on.
-    """
-    try:
-        tuner.fit()
-    except RuntimeError as error:
-        if not isinstance(error.__cause__, OutOfMemoryError):
-            raise
-        killed = str(error.__cause__).partition("\n")[0].rstrip(". ")
-        raise LostRayError(f"{killed}; use fewer --workers, or end other programs") from error
-
-
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Restore the handler of Ctrl-C, which Tune's ``fit`` replaces and does not restore."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
 
 
 class StudySearcher(Searcher):  # type: ignore[misc]  # Ray has no types

@@ -132,16 +132,15 @@ def run_pages(uri: str) -> dict[str, str]:
 Pictures = Callable[[], Mapping[str, bytes]]
 """Makes the report and the plots, by file name, which takes seconds or minutes."""
 
-_STILL_SECONDS = 300.0  # a report may take minutes to draw
+_LAST_SECONDS = 2.0  # if Ray is lost, because a cluster's driver is then ended soon
 _LOG = logging.getLogger("topk_platform")
-_Tables = tuple[Mapping[str, str], Pictures | None]
 
 
 class Feed(threading.Thread):
     """A thread that fills MLflow with a study's trials, as they end, and with its results.
 
-    The thread begins with the first trial or table that is handed over, because MLflow's import takes seconds. Each
-    try first brings MLflow up to date with the ledger, so no trial is lost that a try before could not write. If
+    The thread begins with the first trial that is handed over, or at the end, because MLflow's import takes seconds.
+    Each try first brings MLflow up to date with the ledger, so no trial is lost that a try before could not write. If
     MLflow fails, a warning says so at once, the study goes on, and the thread tries again every half minute. What is
     missing at the end is filled in by the next run or by :func:`sync`.
 
@@ -149,42 +148,40 @@ class Feed(threading.Thread):
         uri: MLflow's tracking URI.
         ledger: The study's ledger.
         folder: The store's folder if it is on this machine.
+        pictures: Makes the report and the plots; None leaves those that MLflow has.
 
     Attributes:
         pause: The seconds before each further try.
+        patience: How many seconds to wait at the end while MLflow makes no progress.
         error: The error of the last try; None if MLflow works.
     """
 
     pause = 30.0
+    patience = 300.0  # a report may take minutes to draw
 
-    def __init__(self, uri: str, ledger: Ledger, folder: Path | None = None) -> None:
+    def __init__(
+        self, uri: str, ledger: Ledger, folder: Path | None = None, pictures: Pictures | None = None
+    ) -> None:
         super().__init__(name="MLflow", daemon=True)
         self.error: Exception | None = None
-        self._uri, self._ledger, self._folder = uri, ledger, folder
-        self._queue: queue.SimpleQueue[TrialRecord | _Tables | None] = queue.SimpleQueue()
-        self._tables: _Tables | None = None
+        self._uri, self._ledger, self._folder, self._pictures = uri, ledger, folder, pictures
+        self._queue: queue.SimpleQueue[TrialRecord | None] = queue.SimpleQueue()
+        self._files: Mapping[str, str] | None = None
         self._closing, self._moving = threading.Event(), threading.Event()
-        self._over = False
 
     def put(self, record: TrialRecord) -> None:
         """Hand over an ended trial that is in the ledger, without waiting for MLflow."""
         self._queue.put(record)
 
-    def put_files(self, files: Mapping[str, str], pictures: Pictures | None = None) -> None:
-        """Hand over the study's tables, after all trials, without waiting for MLflow.
-
-        Args:
-            files: The text files of the tables, by name.
-            pictures: Makes the report and the plots.
-        """
-        self._queue.put((files, pictures))
-
-    def close(self, patience: float = _STILL_SECONDS) -> str:
+    def close(self, files: Mapping[str, str] | None = None, *, at_once: bool = False) -> str:
         """Wait until all is written, or until one more try has failed; return what failed, in words, or nothing.
 
         Args:
-            patience: How many seconds to wait while MLflow makes no progress; five minutes by default.
+            files: The text files of the study's tables, by name, which follow its trials; None for none.
+            at_once: Whether only seconds are left. MLflow then gets no report and no plots.
         """
+        patience = _LAST_SECONDS if at_once else self.patience
+        self._files, self._pictures = files, None if at_once else self._pictures
         self._closing.set()
         self._queue.put(None)
         self._moving.set()
@@ -197,7 +194,8 @@ class Feed(threading.Thread):
 
     def run(self) -> None:
         """Fill in the trials that MLflow lacks, then write those that are handed over, until closed."""
-        self._take()
+        if self._queue.get() is None:  # a trial that is taken here is in the ledger
+            self._queue.put(None)
         while True:
             last = self._closing.is_set()
             try:
@@ -212,14 +210,6 @@ class Feed(threading.Thread):
                 return
             self._closing.wait(self.pause)
 
-    def _take(self) -> TrialRecord | None:
-        """Wait for what is handed over next, and note tables, which a later try needs; trials are in the ledger."""
-        item = self._queue.get()
-        self._over = item is None
-        if isinstance(item, tuple):
-            self._tables = item
-        return item if isinstance(item, TrialRecord) else None
-
     def _fill(self) -> None:
         from topk_platform.tracking.writing import Experiment  # noqa: PLC0415 - seconds, in this thread
 
@@ -232,14 +222,13 @@ class Feed(threading.Thread):
             experiment.write_trial(row, epochs[row["key"]])
             self._moving.set()
         self.error = None
-        while True:
-            if self._tables is not None:
-                experiment.write_tables(*self._tables)
-            if self._over:
-                return
+        for record in iter(self._queue.get, None):
             self._moving.set()
-            if record := self._take():
-                experiment.write_trial(trial_row(record), epoch_rows(record))
+            experiment.write_trial(trial_row(record), epoch_rows(record))
+        self._queue.put(None)  # so that a further try ends, too
+        if self._files is not None:
+            self._moving.set()
+            experiment.write_tables(self._files, self._pictures)
 
 
 def sync(
@@ -263,13 +252,12 @@ def sync(
     uri = mlflow_of(opened, mlflow_uri)
     if uri is None:
         raise UserError(f"mlflow must name an MLflow to fill, such as http://HOST:PORT, got {mlflow_uri}")
-    feed = Feed(uri, ledger, opened.local)
+    feed = Feed(uri, ledger, opened.local, pictures)
     tables = (name for name in ledger.store.names("tables") if name.endswith((".md", ".csv", ".json")))
     texts = {name: ledger.store.read(f"tables/{name}").decode(errors="replace") for name in tables}
     arms_of(texts)
-    feed.put_files(texts, pictures)
     feed.start()
-    if problem := feed.close():
+    if problem := feed.close(texts):
         raise UserError(f"not everything could be written: {problem}")
     unfinished = Unfinished.read(ledger.store)
     if unfinished.tracking:

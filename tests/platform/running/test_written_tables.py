@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -21,7 +21,6 @@ from topk_platform.records.storage.store import Store
 from topk_platform.running import recording
 from topk_platform.running import tuner as tuning
 from topk_platform.specs import EpochRecord, Trial, TrialRecord
-from topk_platform.tracking.feed import Pictures
 
 RATE = {"learning_rate": Float(0.01, 1)}
 LOSSES = [Loss(name, RATE, {"learning_rate": 0.1}) for name in ("cross_entropy", "smooth_topk_svm")]
@@ -177,10 +176,7 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it is handed draws the whole study, whatever part ran."""
-    handed: list[tuple[Mapping[str, str], Pictures | None]] = []
-
     sink = Mock()
-    sink.return_value.put_files = lambda *given: handed.append(given)
     sink.return_value.close.return_value = ""
 
     def made(study: Study, store: str) -> dict[str, bytes]:
@@ -192,8 +188,8 @@ def test_the_sink_gets_the_tables_and_what_draws_them_by_default(
     for choice in ("on", "off"):
         monkeypatch.setenv("TOPK_REPORT", choice)
         run(STUDY, store=tmp_path, only="a/*")
-    (files, pictures), (_, none) = handed
-    assert "table.md" in files and pictures is not None and none is None
+    (*_, pictures), (*_, none) = (made.args for made in sink.call_args_list)
+    assert "table.md" in sink.return_value.close.call_args.args[0] and none is None
     assert pictures() == {name: str(tmp_path).encode() for name in ("a", "b")}
     monkeypatch.setenv("TOPK_REPORT", "yes")
     with pytest.raises(UserError, match="TOPK_REPORT must be on or off, got 'yes'"):

@@ -77,18 +77,16 @@ def test_nothing_is_lost_whichever_calls_fail(
         feed = start_feed(None, ledger, pause=0.0)
         for one in ended[:put]:
             feed.put(one)
-        if tables:
-            feed.put_files({"table.md": "# s"})
+        files = {"table.md": "# s"} if tables else None
         for _ in range(len(fails) + 1):  # as runs that follow: each makes at least one try
-            behind = feed.close()
+            behind = feed.close(files)
             if not behind:
                 break
             assert behind == "MLflow is behind: the server went away"
             feed = start_feed(None, ledger, pause=0.0)
-            feed.put_files({"table.md": "# s"})
     assert not behind
     assert mlflow.held.keys() == set(ledger.keys())
-    assert mlflow.files == ({"table.md": "# s"} if tables or mlflow.files else {})
+    assert mlflow.files == (files or {})
 
 
 def train_again(ledger: Ledger, study: Study, failed: TrialRecord) -> TrialRecord:
@@ -112,7 +110,7 @@ def test_a_trial_that_was_trained_again_without_mlflow_is_written_again(
         with ledger.writing(study) as writer:
             writer.table.delete([failed.trial.key])
         feed = start_feed(tmp_path, ledger)
-        feed.put_files({"table.md": "# s"})
+        feed.put(other)
         feed.put(train_again(ledger, study, failed))
         assert feed.close() == ""
     else:

@@ -98,7 +98,8 @@ def test_a_request_has_seconds_unless_the_user_says_otherwise(
     feed = a_feed(hanging, tmp_path, study)
     while "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ:
         time.sleep(0.01)
-    assert feed.close(patience=0.5) == "MLflow is behind: it has made no progress for 0.5 s"
+    feed.patience = 0.5
+    assert feed.close() == "MLflow is behind: it has made no progress for 0.5 s"
     assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() * (1 + MLFLOW_HTTP_REQUEST_MAX_RETRIES.get()) <= 30
 
 
@@ -111,7 +112,8 @@ def test_a_database_that_is_locked_is_waited_for_in_vain_and_written_later(
     with closing(sqlite3.connect(tmp_path / "mlflow.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         feed = a_feed(uri, tmp_path, study)
-        assert feed.close(patience=0.5)
+        feed.patience = 0.5
+        assert feed.close()
         monkeypatch.setattr(feed_module, "_ANSWER_SECONDS", 0.5)
         with pytest.raises(UserError, match=r"mlflow\.db': no answer within 0\.5 s"):
             check_tracking(uri)
