@@ -86,8 +86,7 @@ class StudyRows:
 
         Args:
             study: The study that has the arms.
-            identities: Which rows of an arm count, by arm ID, see :func:`last_counted` for the default. For arms that
-                are missing here, all rows count.
+            identities: Which rows of an arm count, by arm ID; by default those of :func:`last_counted`.
         """
         counted = last_counted(self.ledger, study) if identities is None else identities
         histories = self.plain_histories({study.arm_id(arm): arm for arm in study.arms}, counted)
@@ -107,7 +106,7 @@ class StudyRows:
 
         Args:
             arms: The arms, by arm ID.
-            identities: As for :meth:`histories`.
+            identities: Which rows of an arm count, by arm ID. For arms that are missing here, all rows count.
         """
         rows = self._rows
         histories = {
