@@ -38,7 +38,7 @@ def test_a_study_is_no_name_and_no_function(name: str) -> None:
         (run, {"workers": "2"}, "workers must be a whole number at least 1 or None, got '2'"),
         (run, {"only": 3}, "only must be a string or a sequence, each a string or None, got 3"),
         (run, {"only": ["*", 3]}, r"only\[1\] must be a string, got 3"),
-        (run, {"max_hours": "1"}, "max_hours must be a finite number or None, got '1'"),
+        (run, {"max_hours": "1"}, "max_hours must be a finite number above 0 or None, got '1'"),
         (run, {"progress": 3}, "progress must be a function or True or False, got 3"),
         (run, {"download": "no"}, "download must be True or False, got 'no'"),
         (plan, {"workers": 1.5}, "workers must be a whole number at least 1 or None, got 1.5"),
