@@ -113,34 +113,24 @@ def _check_metrics(study: Study, arm: Arm, dataset: Source) -> None:
 
 
 def _check_arm(arm: Arm, dataset: Source, class_counts: Tensor) -> None:
-    check(
-        arm.k < dataset.classes,
-        f"arm {arm.name}: k must be below the number of classes ({dataset.classes}), got {arm.k}",
-    )
+    classes, name = dataset.classes, f"arm {arm.name}"
+    check(arm.k < classes, f"{name}: k must be below the number of classes ({classes}), got {arm.k}")
     check_model(arm.model)
-    _check_inputs(arm, dataset)
+    in_files = isinstance(dataset.example.train.inputs, Images)
+    check(
+        len(dataset.shape) == 3 or not arm.recipe.augmentation.on_images,
+        f"{name}: crop, flip, cutout and cutmix are for images (channels, height, width), got inputs of shape "
+        f"{dataset.shape}",
+    )
+    check(
+        in_files or not (arm.recipe.augmentation.window or arm.recipe.test_crops),
+        f"{name}: window and test_crops are for images in files, which are larger than what the network sees of "
+        f"them; dataset {arm.regime.dataset} is in memory",
+    )
     _check_space(arm, class_counts)
     if arm.protocol.ensemble > 1:
+        check(not in_files, f"{name}: dataset {arm.regime.dataset} is in files and cannot train an ensemble")
         _check_ensemble(arm, dataset)
-
-
-def _check_inputs(arm: Arm, dataset: Source) -> None:
-    """Raise ``UserError`` if the arm needs images, or images in files or in memory, and its inputs are not such."""
-    if arm.recipe.augmentation.on_images and len(dataset.shape) != 3:
-        raise UserError(
-            f"arm {arm.name}: crop, flip, cutout and cutmix are for images (channels, height, width), "
-            f"got inputs of shape {dataset.shape}"
-        )
-    in_files = isinstance(dataset.example.train.inputs, Images)
-    if (arm.recipe.augmentation.window or arm.recipe.test_crops) and not in_files:
-        raise UserError(
-            f"arm {arm.name}: window and test_crops are for images in files, which are larger than what the network "
-            f"sees of them; dataset {arm.regime.dataset} is in memory"
-        )
-    if arm.protocol.ensemble > 1 and in_files:
-        raise UserError(
-            f"arm {arm.name}: dataset {arm.regime.dataset} is in files and cannot train an ensemble"
-        )
 
 
 def _check_space(arm: Arm, class_counts: Tensor) -> None:
@@ -167,11 +157,11 @@ def _check_space(arm: Arm, class_counts: Tensor) -> None:
 
 
 def _check_ensemble(arm: Arm, dataset: Source) -> None:
-    if arm.loss.name in LOSS_CATALOGUE and LOSS_CATALOGUE[arm.loss.name].of_batches:
-        raise UserError(
-            f"arm {arm.name}: loss {arm.loss.name} has one value for a whole batch and cannot train an ensemble: "
-            "Protocol(ensemble=1)"
-        )
+    check(
+        not (arm.loss.name in LOSS_CATALOGUE and LOSS_CATALOGUE[arm.loss.name].of_batches),
+        f"arm {arm.name}: loss {arm.loss.name} has one value for a whole batch and cannot train an ensemble: "
+        "Protocol(ensemble=1)",
+    )
     network = build_model(arm.model, dataset.shape, dataset.classes, arm.loss.head)
     try:
         check_ensemble(network, arm.recipe, tuple(arm.loss.space))
