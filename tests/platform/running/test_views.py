@@ -19,9 +19,10 @@ from topk_platform.protocol import Tally
 from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.ledger import Ledger
 from topk_platform.records.recorded import Recorded, note_plan
+from topk_platform.records.run_notes import OpenTrial, Unfinished
 from topk_platform.records.states import ArmState, StudyState, note_state, read_state
 from topk_platform.records.storage.store import Store
-from topk_platform.running.views import arms_text, headline, own_console, trials_text, view_on
+from topk_platform.running.views import arms_text, headline, own_console, progress_text, trials_text, view_on
 from topk_platform.running.watching import Event, OnEvent, Watch, noting
 from topk_platform.specs import TrialRecord
 
@@ -118,6 +119,12 @@ def test_a_running_trial_is_shown_with_its_last_epoch_and_value(tmp_path: Path) 
     drive.notify(Event("progress", trials, epoch=1, value=0.5))
     lines = trials_text(drive.watch.state()).plain.splitlines()
     assert lines[1].split("  ")[:3] == [f"{STUDY.arms[0].name} search 0", "epoch 1/1", "top1 50.0 %"]
+    console = console_of(200)
+    console.print(progress_text(drive.watch.state(), lines=3))
+    shown = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(shown) == 3 + 2 and shown[2].startswith("and 2 more"), (
+        "two of three lines are for arms; two are heads"
+    )
 
 
 def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
@@ -125,7 +132,7 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     drive = Drive(tmp_path)
     drive.step()
     with noting(drive.ledger.store, drive.watch):
-        for fate in ("failed", "completed", "completed"):
+        for fate in ("failed", "completed", "completed", "open"):
             drive.step(fate)
         (trial,) = drive.progress.next_trials()
         drive.notify(Event("started", (trial,)))
@@ -135,10 +142,17 @@ def test_status_reads_what_the_view_shows(tmp_path: Path) -> None:
     assert [(a.arm, a.tally, a.left, a.metric, a.best, a.values) for a in read.arms] == [
         (a.arm, a.tally, a.left, a.metric, a.best, a.values) for a in live.arms
     ]
-    assert (live.whole.running, read.whole.running) == (1, 0)
     with drive.ledger.writing(STUDY):  # somebody drives it
-        assert read_state(Recorded.read(drive.ledger)).whole.running == 1
-        assert read_state(Recorded.read(drive.ledger)).events == live.events
+        driven = read_state(Recorded.read(drive.ledger))
+    assert (driven.events, driven.whole, driven.whole.running, driven.whole.lost) == (
+        live.events,
+        live.whole,
+        1,
+        1,
+    )
+    assert (read.whole.running, read.whole.lost) == (0, 0)
+    Unfinished((OpenTrial(trial.key, trial.arm.name, "process lost: killed", ""),)).note(drive.ledger.store)
+    assert read_state(Recorded.read(drive.ledger)).whole.lost == 1
 
 
 def test_a_note_is_of_this_run_from_its_start_and_nothing_runs_at_its_end(tmp_path: Path) -> None:
@@ -152,11 +166,11 @@ def test_a_note_is_of_this_run_from_its_start_and_nothing_runs_at_its_end(tmp_pa
             notes.append(read_state(Recorded.read(drive.ledger)))
             trials = drive.progress.next_trials()
             drive.notify(Event("started", trials))
-            drive.notify(Event("again", trials, why="process lost: killed"))
-            assert drive.watch.state().whole.running == 1
+            assert (drive.watch.state().whole.running, len(drive.watch.state().training)) == (1, 1)
             drive.progress.release(trials[0])
         notes.append(read_state(Recorded.read(drive.ledger)))
     assert [(note.whole.running, note.workers, note.slots) for note in notes] == [(0, 0, 2)] * 2
+    assert not any(note.training for note in notes)
 
 
 def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:

@@ -100,7 +100,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def study(lab: str, topk: tuple[int, ...] = (1, 3), scale: Dimension | None = None, **names: str) -> Study:
+def study(
+    lab: str,
+    topk: tuple[int, ...] = (1, 3),
+    scale: Dimension | None = None,
+    then: tuple[int, ...] = (),
+    **names: str,
+) -> Study:
     """A study of the lab's, by the kinds of its data, net and loss, or by other names for these three."""
     kinds = {"dataset": "data", "model": "net", "function": "loss"}
     used = {what: names.get(what, kind) for what, kind in kinds.items()}
@@ -111,7 +117,7 @@ def study(lab: str, topk: tuple[int, ...] = (1, 3), scale: Dimension | None = No
     space = {} if scale is None else {"scale": scale}
     first = {name: dimension.ends[0] for name, dimension in space.items()}
     regimes = [Regime("r", dataset, options=options["dataset"])]
-    loss = Loss(function, space, first, options["function"])
+    loss = Loss(function, space, first, options["function"], then=[{"scale": value} for value in then])
     return small_study(loss, regimes=regimes, models=[Model(model, options["model"])], topk=topk)
 
 
@@ -153,6 +159,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"function": "Bare"}, r"must begin its __init__ with super\(\)"),
     ({"scale": Int(1, 13)}, "arm r/net/loss: loss loss raised KeyError: .* the space holds scale = 13"),
     ({"scale": Choice((1, 13, 2))}, "the space holds scale = 13"),
+    ({"scale": Int(1, 20), "then": (2, 13)}, "the space holds scale = 13"),
     ({"topk": (1, 3, 50)}, r"the K of topk must be at most the number of classes"),
 ]
 

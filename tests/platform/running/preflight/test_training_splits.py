@@ -219,7 +219,8 @@ def twice_searched(metric: str) -> Study:
 def test_a_run_notes_what_training_sees(tmp_path: Path) -> None:
     regimes = ["plain", Regime("tail", "digits", (LongTail(10.0),))]
     study, store = small_study(regimes=regimes, models=["linear"], k=2, seeds=1), Store.open(tmp_path)
-    note_data(store, data_notes(study))
+    for part in (study, study.only("tail/*")):
+        note_data(store, data_notes(part))
     notes = read_data(store)
     assert notes == data_notes(study)
     digits = load(study.arms[0].regime)
