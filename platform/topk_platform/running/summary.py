@@ -67,19 +67,12 @@ class Summary:
         """How many trials ended in this run."""
         return self.outcome.ran
 
-    @property
-    def done(self) -> str:
-        """How many trials ran, in words."""
-        along = f", {self.beyond} of them more than requested, because ensembles are trained as a whole"
-        return f"{plural(self.ran, 'trial')} ran{along if self.beyond else ''}."
-
     def command(self, name: str, *arguments: str) -> str:
         """Return a command about the study, as :func:`~topk_platform.reports.words.command` does."""
         return command(name, self.table.study, *arguments, given=self.options.given)
 
     def __rich__(self) -> Group:
-        done = Text(f"{self.done} Results: {self.folder} (ledger, tables, models, ranks)")
-        return Group(self.table, done, *problems(self))
+        return Group(self.table, *self._lines())
 
     def __str__(self) -> str:
         return as_text(self)
@@ -87,8 +80,12 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        lines = [f"{self.done} Results: {self.folder}", *(line.plain for line in problems(self))]
-        return self.table.to_html() + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+        return self.table.to_html() + "".join(f"<p>{html.escape(line.plain)}</p>" for line in self._lines())
+
+    def _lines(self) -> list[Text]:
+        along = f", {self.beyond} of them more than requested, because ensembles are trained as a whole"
+        ran = f"{plural(self.ran, 'trial')} ran{along if self.beyond else ''}"
+        return [Text(f"{ran}. Results: {self.folder} (ledger, tables, models, ranks)"), *problems(self)]
 
 
 def problems(summary: Summary) -> list[Text]:
