@@ -196,7 +196,8 @@ class Feed(threading.Thread):
         """Fill in the trials that MLflow lacks, then write those that are handed over, until closed."""
         if self._queue.get() is None:  # a trial that is taken here is in the ledger
             self._queue.put(None)
-        while True:
+        last = False
+        while not last:
             last = self._closing.is_set()
             try:
                 self._fill()
@@ -204,11 +205,9 @@ class Feed(threading.Thread):
                 if self.error is None:
                     _LOG.warning("MLflow is behind and is tried again: %s", reason(error))
                 self.error = error
+                self._closing.wait(self.pause)
             else:
                 return
-            if last:
-                return
-            self._closing.wait(self.pause)
 
     def _fill(self) -> None:
         from topk_platform.tracking.writing import Experiment  # noqa: PLC0415 - seconds, in this thread
@@ -259,6 +258,4 @@ def sync(
     feed.start()
     if problem := feed.close(texts):
         raise UserError(f"not everything could be written: {problem}")
-    unfinished = Unfinished.read(ledger.store)
-    if unfinished.tracking:
-        Unfinished(unfinished.open).note(ledger.store)
+    Unfinished(Unfinished.read(ledger.store).open).note(ledger.store)  # MLflow is not behind any more

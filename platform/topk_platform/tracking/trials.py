@@ -57,14 +57,9 @@ def view(arms: Arms) -> dict[str, Any]:
     metric = Counter(arm["metric"] for arm in arms.values()).most_common(1)[0][0]
     chosen = [arm["parameters"] for arm in arms.values()]
     names = sorted({name for values in chosen for name in values} - {"regime", "model", "loss"})
-    differing = [name for name in names if len({values.get(name) for values in chosen}) > 1]
+    differing = [f"params.`{name}`" for name in names if len({values.get(name) for values in chosen}) > 1]
     shown = [f"metrics.`test.{metric}.{what}`" for what in ("mean", "half_width", "n")]
-    columns = [
-        *shown,
-        f"metrics.`final.{metric}`",
-        "tags.`topk.status`",
-        *(f"params.`{n}`" for n in differing),
-    ]
+    columns = [*shown, f"metrics.`final.{metric}`", "tags.`topk.status`", *differing]
     return {"orderByKey": shown[0], "orderByAsc": False, "selectedColumns": columns}
 
 

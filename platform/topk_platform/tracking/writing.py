@@ -60,11 +60,11 @@ class Experiment:
         self._store = store if store is not None and uri == tracking_uri(store) else None
         self._id = self._opened()
         self._known: dict[str, entities.RunInfo] = {}  # the runs of trials by key, those of arms by identity
-        self._shown: dict[str, str] = {}  # the versions of the tables and of the report that MLflow has
+        self._shown: Mapping[str, str] = {}  # the versions of the tables and of the report that MLflow has
         listed = list(self._runs())
         keys = set(ledger.keys())  # read only now: another process may write meanwhile
-        left = [run for run in listed if self._is_left(run, keys)]
-        for run in left:  # only now, because a deletion moves the pages of runs that follow
+        # Deleted only now, because a deletion moves the pages of runs that follow.
+        for run in [run for run in listed if self._is_left(run, keys)]:
             self._delete(run, self._known.get(run.data.tags.get("topk.parent")))
 
     def _opened(self) -> str:
@@ -210,11 +210,9 @@ class Experiment:
                 self._client.set_experiment_tag(self._id, VIEW, json.dumps(view(arms)))
             state = {_NOTE: files.get("table.md", ""), "topk.tables": version}
             self._client.log_batch(run_id, tags=[entities.RunTag(*pair) for pair in state.items()])
-            self._shown["topk.tables"] = version
         if pictures and self._shown.get("topk.drawn") != version:
             self._keep(run_id, pictures())
             self._client.set_tag(run_id, "topk.drawn", version)
-            self._shown["topk.drawn"] = version
 
     def _write_arm(self, arm_id: str, arm: Mapping[str, Any]) -> None:
         """Write an arm's results to its run, or to a new run with its trials if another configuration was chosen."""
