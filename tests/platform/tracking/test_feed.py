@@ -11,6 +11,7 @@ import pytest
 from feeds import fill, runs, start_feed
 from hypothesis import given
 from hypothesis import strategies as st
+from labs import until
 from made_records import filled, make_study
 from made_records import make_record as record
 
@@ -33,6 +34,7 @@ class Shaky:
     def __init__(self, fails: Iterable[bool] = ()) -> None:
         self.held: dict[str, Row] = {}
         self.files: Mapping[str, str] = {}
+        self.pictures: object = None
         self.fails: Iterator[bool] = iter(fails)
 
     def __call__(self, *_: object) -> Shaky:
@@ -54,7 +56,7 @@ class Shaky:
 
     def write_tables(self, files: Mapping[str, str], pictures: object) -> None:
         self._fail()
-        self.files = files
+        self.files, self.pictures = files, pictures
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +89,25 @@ def test_nothing_is_lost_whichever_calls_fail(
     assert not behind
     assert mlflow.held.keys() == set(ledger.keys())
     assert mlflow.files == (files or {})
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_trial_that_ends_later_is_written_at_once_and_tables_that_fail_once_more(
+    at_once: bool, four: tuple[Ledger, list[TrialRecord]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is drawn takes too long if only seconds are left."""
+    (ledger, ended), mlflow = four, Shaky()
+    monkeypatch.setattr(writing, "Experiment", mlflow)
+    feed = Feed("uri", ledger, pictures=dict)
+    feed.pause = 0.0
+    feed.start()
+    for later in (ended[0], ended[3]):
+        mlflow.held.pop(later.trial.key, None)
+        feed.put(later)
+        until(lambda: len(mlflow.held) == 4, "it is written")
+    mlflow.fails = iter([True])
+    assert feed.close({"table.md": "# s"}, at_once=at_once) == ""
+    assert mlflow.files and mlflow.pictures is (None if at_once else dict)
 
 
 def train_again(ledger: Ledger, study: Study, failed: TrialRecord) -> TrialRecord:
