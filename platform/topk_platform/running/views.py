@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.cells import cell_len
@@ -87,8 +87,7 @@ def arms_text(state: StudyState, most: int | None = None) -> Text:
         summed = set(map(id, rest))
         arms = [arm for arm in arms if id(arm) not in summed]
         arms.append(ArmState.together(f"and {len(rest)} more", rest))
-    rows = [_cells(arm) for arm in arms]
-    return _laid_out([{name: name for name in rows[0] if any(row[name] for row in rows)}, *rows])
+    return _laid_out([_cells(arm) for arm in arms])
 
 
 def trials_text(state: StudyState) -> Text:
@@ -101,12 +100,13 @@ def trials_text(state: StudyState) -> Text:
         }
         for trial in state.training
     ]
-    return _laid_out([{name: name for name in rows[0]}, *rows])
+    return _laid_out(rows)
 
 
-def _laid_out(rows: Sequence[Mapping[str, str]]) -> Text:
-    """Return rows of cells in the columns of the first row, which is the header: the outer ones align left."""
-    names = list(rows[0])
+def _laid_out(cells: Sequence[Mapping[str, str]]) -> Text:
+    """Return rows of cells under a header, in the columns that are not empty; the outer ones align left."""
+    names = [name for name in cells[0] if any(row[name] for row in cells)]
+    rows = [dict(zip(names, names, strict=True)), *cells]
     widths = {name: max(cell_len(row[name]) for row in rows) for name in names}
     parts: list[tuple[str, str]] = []
     for number, row in enumerate(rows):
@@ -121,7 +121,7 @@ def _laid_out(rows: Sequence[Mapping[str, str]]) -> Text:
 
 
 def _cells(arm: ArmState) -> dict[str, str]:
-    """Return an arm's cells by column; columns of empty ones are not shown."""
+    """Return an arm's cells by column."""
     return {
         "arm": arm.arm,
         "done": _done(arm),
@@ -207,8 +207,8 @@ class _Lines:
     A failed trial is printed at once too.
     """
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._clock, self._next = console, clock, clock()
+    def __init__(self, console: Console) -> None:
+        self._console, self._next = console, 0.0
 
     def __call__(self, watch: Watch, event: Event) -> None:
         _print_outdated(self._console, event)
@@ -219,9 +219,9 @@ class _Lines:
         if event.record is not None and not watch.progress.arms[event.record.trial.arm_id].left:
             self._print(_arm_line(watch.arm(event.record.trial.arm_id)))
         # After an end a worker seems free until the next trial starts.
-        due = event.kind == "started" and self._clock() >= self._next
+        due = event.kind == "started" and time.monotonic() >= self._next
         if watch.progress.left and (fault or due or event.kind == "begun"):
-            self._next = self._clock() + _LINE_SECONDS
+            self._next = time.monotonic() + _LINE_SECONDS
             self._print(headline(watch.state()))
 
     def _print(self, line: str) -> None:
