@@ -152,7 +152,7 @@ def test_auto_finds_it_and_a_gpu_study_asks_for_its_share_of_gpus(
     code = 0 if torch.cuda.is_available() else 1  # Ray was only told of a GPU
     arguments = ("run", "lab:on_gpu", "--store", tmp_path, "--address", "auto")
     _, err = visited.topk(*arguments, "--mixed", code=code)  # the nodes are not asked for their GPU's model
-    assert f"joined the Ray cluster at {nodes.address}: " in err
+    assert f"joined the Ray cluster at {nodes.address}\n" in err
     assert rows(tmp_path)
     worker = json.loads(visited.noted("workers.jsonl")[-1])
     assert worker["resources"] == {"CPU": 1.0, "GPU": 0.5}

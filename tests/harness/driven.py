@@ -12,6 +12,7 @@ from topk_platform.protocol.search_progress import Ended
 from topk_platform.records.storage.store import Store
 from topk_platform.running import loop
 from topk_platform.running import tuner as tuning
+from topk_platform.running.cluster import nodes
 from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.dispatcher import Dispatcher
 from topk_platform.running.summary import Outcome
@@ -53,6 +54,6 @@ def run_in_process(patch: pytest.MonkeyPatch, train: Train) -> None:
 
 def replace_ray(patch: pytest.MonkeyPatch, tune: Callable[..., Outcome]) -> None:
     """Call a function where ``topk_platform.run`` would hand its trials to Ray Tune; MLflow is left out."""
-    patch.setattr(loop, "on_cluster", lambda *_: nullcontext(Cluster(1)))
+    patch.setattr(nodes, "on_cluster", lambda *_: nullcontext(Cluster(1)))
     patch.setattr(loop, "mlflow_of", lambda *_: None)
     patch.setattr(tuning, "tune_trials", tune)

@@ -23,7 +23,8 @@ from topk_platform.records.writer import Writer
 from topk_platform.reports.study_table import StudyTable
 from topk_platform.reports.words import command
 from topk_platform.results import build_table
-from topk_platform.running.cluster.lifeline import Cluster, on_cluster
+from topk_platform.running.cluster.driver_process import interrupts_wait
+from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.cluster.reaching import Patience
 from topk_platform.running.counted import Counted, expected, in_environment, outdated
 from topk_platform.running.dispatcher import Dispatcher
@@ -154,11 +155,7 @@ class _Run:
 
     def run(self) -> Summary:
         """Run the study, and return the summary."""
-        left = self.counted.progress().left
-        ray = (
-            on_cluster(self.part, self.options, self.store, self.patience) if left else nullcontext(Cluster())
-        )
-        with ray as cluster, self.ledger.writing(self.part) as writer:
+        with self._cluster() as cluster, self.ledger.writing(self.part) as writer:
             self._identify(cluster)
             self._remove_what_is_trained_again(writer)
             progress = self._progress()
@@ -170,6 +167,16 @@ class _Run:
                     forget(self.folder)
             self._note_unfinished(outcome)
             return self._summary(progress, outcome)
+
+    def _cluster(self) -> AbstractContextManager[Cluster]:
+        if not self.counted.progress().left:
+            return nullcontext(Cluster())
+        # Ray and Tune take seconds to import, and a finished study does not need them. Everything is imported before
+        # other threads start, because these import modules too.
+        with interrupts_wait():
+            import topk_platform.running.tuner  # noqa: F401, PLC0415
+            from topk_platform.running.cluster.nodes import on_cluster  # noqa: PLC0415
+        return on_cluster(self.part, self.options, self.store, self.patience)
 
     def _identify(self, cluster: Cluster) -> None:
         """Note which rows count, now that the machines are known, and note the run's plan and its data."""

@@ -49,7 +49,7 @@ def test_it_frees_the_rows_of_the_trials_that_have_ended(
         held.append(rows_held() - before)
         return Outcome()
 
-    monkeypatch.setattr("topk_platform.running.loop.on_cluster", lambda *_: nullcontext(Cluster()))
+    monkeypatch.setattr("topk_platform.running.cluster.nodes.on_cluster", lambda *_: nullcontext(Cluster()))
     monkeypatch.setattr("topk_platform.running.tuner.tune_trials", train)
     summary = run(a_study(seeds=3), store=tmp_path, mlflow="none", progress=False, mixed=True)
     assert (summary.left, held) == (1, [0])  # the trials that have ended count
@@ -69,7 +69,7 @@ def test_what_another_run_has_trained_again_meanwhile_is_not_trained_once_more(
         store.write(name, sound)
         return nullcontext(Cluster())
 
-    monkeypatch.setattr("topk_platform.running.loop.on_cluster", join)
+    monkeypatch.setattr("topk_platform.running.cluster.nodes.on_cluster", join)
     monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Outcome())
     summary = run(study, store=tmp_path, mlflow="none", progress=False, mixed=True)
     assert (summary.left, store.folders("damaged"), store.exists(name)) == (0, [], True)
@@ -110,7 +110,7 @@ def test_a_second_signal_ends_the_wait_for_mlflow_and_loses_nothing(
 ) -> None:
     ended = a_study(seeds=2)
     fake_run(ended, tmp_path, lambda trial: 0.5, identities=check_study(ended))
-    monkeypatch.setattr("topk_platform.running.loop.on_cluster", lambda *_: nullcontext(Cluster()))
+    monkeypatch.setattr("topk_platform.running.cluster.nodes.on_cluster", lambda *_: nullcontext(Cluster()))
     monkeypatch.setattr(writing, "Experiment", Slow)
     # As after a first signal: trials are left, and no limit is used up.
     monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Outcome(interrupted=True))

@@ -266,13 +266,15 @@ class Store:
     def check_writable(self) -> None:
         """Raise ``StoreError`` unless a file of 1 MiB can be written here; the file is deleted again.
 
-        On a local disk, the nearest existing folder is used, so that no folder is made for the check.
+        Two drivers are kept apart by a file that only one of them can create, so that is checked too. On a local disk,
+        the nearest existing folder is used, so that no folder is made for the check.
         """
         folder, probe = self.existing, f"{_HIDDEN}probe-{uuid.uuid4().hex}"
         if folder.local is not None and not folder.local.is_dir():
             raise StoreError(f"store {self.uri!r} cannot be written: {folder.root} is a file, not a folder")
         try:
             folder.write(probe, bytes(_PROBE_BYTES))
+            twice = folder.create(probe, b"")
         except StoreError as error:  # it names the probe, which users do not know
             if not isinstance(why := error.__cause__, OSError) or why.strerror is None:
                 raise
@@ -280,3 +282,8 @@ class Store:
                 f"store {self.uri!r} cannot be written: {why.strerror} in {folder.root}"
             ) from why
         folder.delete(probe)
+        if twice:
+            raise StoreError(
+                f"store {self.uri!r} lets two processes create the same file, which would destroy a ledger: its "
+                "server must support conditional writes (If-None-Match)"
+            )

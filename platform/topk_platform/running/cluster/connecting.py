@@ -102,6 +102,7 @@ def _join(address: str, study: Study, patience: Patience) -> None:
                 )
         except (OSError, RuntimeError, ValueError, RayError) as error:
             raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
+    patience.say(f"joined the Ray cluster at {address}")
 
 
 def _shipped(study: Study) -> list[Path]:
@@ -170,9 +171,10 @@ def _watched(start: Callable[[], None], patience: float = 0.0) -> Iterator[Lifel
             (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
             raylet = here["NodeManagerAddress"], here["NodeManagerPort"]
             needed = {HEAD: host_and_port(context.gcs_address), RAYLET: raylet}
-            with Lifeline(needed, patience) as line:
-                yield line
+            line.watch(needed, patience)
+            yield line
         finally:
+            line.stop()
             # Without a head no call of Ray would return; this process ends with our own exit code, before Ray ends it.
             if line.headless:
                 atexit.unregister(ray.shutdown)

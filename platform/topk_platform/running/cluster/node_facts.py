@@ -27,8 +27,7 @@ _REMEDIES = {
     "cluster": "start one with a token by deploy/start-head.sh, and export RAY_AUTH_MODE=token here: docs/cluster.md",
     "node": "see Ray's logs there: a node needs all that pip install 'topk-studies[platform]' brings. A Ray that you "
     "have connected gets this package by runtime_env={'py_modules': [topk_losses, topk_platform]}",
-    "same bits": "take machines of one kind with the same packages, choose a kind of GPU with --accelerator, or let "
-    "machines differ with --mixed of `topk run`: the table then says so",
+    "same bits": "take machines of one kind with the same packages, give --accelerator, or allow it by --mixed",
     "code": "install there what the study's modules import, topk-studies again if its own differ, or remove other "
     "copies from PYTHONPATH",
     "data": "copy the driver's folder of datasets there, or give --data a folder of all machines",

@@ -24,6 +24,7 @@ from topk_platform.data import data_at, data_folder
 from topk_platform.errors import ClusterError, StoreError, UserError
 from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.connecting import connected
+from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.cluster.machine import KIND, fitting, trial_resources
 from topk_platform.running.cluster.node_facts import (
     DRIVER,
@@ -36,17 +37,38 @@ from topk_platform.running.cluster.node_facts import (
 )
 from topk_platform.running.cluster.ray_internals import reason_in
 from topk_platform.running.cluster.reaching import NotYetError, Patience, host_and_port, is_loopback
+from topk_platform.running.run_options import RunOptions
 from topk_platform.specs import Study
 from topk_platform.specs.checks import first_few
 from topk_platform.tracking.feed import check_tracking
 from topk_platform.versions import loaded_version
 
-__all__ = ["ask_nodes", "check_cluster", "check_nodes", "slots"]
+__all__ = ["ask_nodes", "check_cluster", "check_nodes", "on_cluster", "slots"]
 
 _GROW_SECONDS = 900.0  # a cloud's GPU machine takes time for its start, image and set-up commands
 _ANSWER_SECONDS = 300.0  # the first worker of a node fetches the packages, imports torch and reads the data
 _NAMED = 4  # nodes in a line
 _HEAD = "node:__internal_head__"
+
+
+@contextmanager
+def on_cluster(study: Study, options: RunOptions, store: Store, patience: Patience) -> Iterator[Cluster]:
+    """Connect to Ray for as long as the block lasts, and check the machines of a cluster.
+
+    Args:
+        study: The study.
+        options: The options of the run.
+        store: The store, which all machines must see.
+        patience: How long to wait for the cluster.
+
+    Raises:
+        ClusterError: if Ray cannot be used, no trial fits on any node, or a node is wrong for the study.
+    """
+    is_asked = options.address is not None or ray.is_initialized()
+    with connected(study, options.address, options.workers, patience) as line:
+        count = slots(study, options.workers, None if options.address is None else patience)
+        common = check_nodes(study, store, patience, mixed=options.mixed) if is_asked else None
+        yield Cluster(count, line, None if options.mixed else common)
 
 
 def slots(study: Study, workers: int | None, patience: Patience | None = None) -> int:
@@ -70,8 +92,7 @@ def slots(study: Study, workers: int | None, patience: Patience | None = None) -
         # A trial never spans two nodes.
         if holds := sum(min(fitting(node.get(name, 0), n) for name, n in needs.items()) for node in nodes):
             return holds
-        kinds = sorted({name for node in nodes for name in node if name.startswith(KIND)})
-        have = [{name: node.get(name, 0) for name in ("CPU", "GPU", *kinds)} for node in nodes]
+        have = [{n: node[n] for n in node if n in ("CPU", "GPU") or n.startswith(KIND)} for node in nodes]
         lacking = f"a trial of {study.name} needs {needs} on one node, and the nodes have {have}"
         raise NotYetError(lacking + (hint if patience is not None and workers is None else ""))
 
@@ -161,10 +182,8 @@ def check_cluster(
         driver.checking("store", StoreError),
     ):
         head = ray.get_runtime_context().gcs_address
-        # Ray sets the variable by itself if it has a token.
-        if not (
-            is_loopback(host_and_port(head)[0]) or os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
-        ):
+        token = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"  # Ray sets it by itself if it has one
+        if not (token or is_loopback(host_and_port(head)[0])):
             patience.say(
                 f"Note: anyone who reaches {head} can run code there; start its nodes with RAY_AUTH_MODE=token and "
                 "one token: docs/cluster.md"
@@ -194,29 +213,20 @@ def _look_at_nodes(
     # In a tie the head decides, which comes first.
     expected = dict(kinds.most_common(1)[0][0]) if kinds else {}
     for answer in answers:
-        for kind in answer.environments:
-            unlike = [
-                f"{name} {kind.get(name)}, not {v}" for name, v in expected.items() if kind.get(name) != v
-            ]
-            if unlike:
-                answer.add("same bits", "; ".join(unlike))
+        unlike = ((kind, name, v) for kind in answer.environments for name, v in expected.items())
+        answer.add(
+            "same bits",
+            *(f"{name} {kind.get(name)}, not {v}" for kind, name, v in unlike if kind.get(name) != v),
+        )
     return [*dict.fromkeys(finding for answer in answers for finding in answer.findings)], expected
 
 
 @contextmanager
 def _marked(store: Store) -> Iterator[str]:
-    """Put a file into the store for as long as the block lasts; yield its name.
-
-    Two drivers are kept apart by a file that only one of them can create, so that is checked too.
-    """
+    """Put a file into the store for as long as the block lasts; yield its name."""
     folder, name = store.existing, f".seen-{uuid.uuid4().hex}"
-    first, again = (folder.create(name, b"") for _ in range(2))
+    folder.write(name, b"")
     try:
-        if again or not first:
-            raise StoreError(
-                f"store {store.uri!r} lets two processes create the same file, which would destroy a ledger: its "
-                "server must support conditional writes (If-None-Match)"
-            )
         yield name
     finally:
         folder.delete(name)

@@ -15,14 +15,7 @@ import psutil
 
 from topk_platform.running.cluster.driver_process import in_variables
 
-__all__ = [
-    "known_heads",
-    "leave",
-    "messages_on_stderr",
-    "on_loopback",
-    "reason_in",
-    "without_keys",
-]
+__all__ = ["known_heads", "leave", "messages_on_stderr", "on_loopback", "reason_in", "without_keys"]
 
 # This environment variable keeps Ray on loopback if it is 0 when Ray is imported.
 _CLUSTER_VARIABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -84,11 +77,10 @@ def messages_on_stderr() -> Iterator[None]:
     ``log_to_driver=False``. Fallback: these messages stay on stdout.
     """
     worker = _module("_private.worker")
-    before = getattr(worker, "print_to_stdstream", None)
+    to_stdout: Any = getattr(worker, "print_to_stdstream", None)
 
-    def to_stderr(data: Mapping[str, Any], ignore_prefix: bool) -> None:
-        assert before is not None  # noqa: S101 - otherwise this function would replace nothing
-        before({**data, "is_err": True}, ignore_prefix)
+    def to_stderr(data: Mapping[str, Any], **options: Any) -> None:
+        to_stdout({**data, "is_err": True}, **options)
 
     with _replaced(worker, {"print_to_stdstream": to_stderr}):
         yield

@@ -50,8 +50,7 @@ def listening(address: str) -> str:
                 f"one of them, or set {_VARIABLE}"
             )
         if not heads:
-            none = f"none runs on this machine, and {_VARIABLE} names none"
-            raise NotYetError(f"no Ray cluster answers at {address!r}: {none}")
+            raise NotYetError(f"no Ray cluster answers at 'auto': none runs here, and {_VARIABLE} names none")
         given = heads.pop()
     try:
         socket.create_connection(host_and_port(given), timeout=_CONNECT_SECONDS).close()
@@ -63,13 +62,8 @@ def listening(address: str) -> str:
 def check_answers(address: str) -> None:
     """Raise ``ClusterError`` unless a cluster answers; a separate process asks it, because ``ray.init`` may hang."""
     try:
-        done = subprocess.run(  # noqa: S603 - our own interpreter, the address is an argument and no shell is used
-            [sys.executable, "-c", _PROBE, address],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_ANSWER_SECONDS,
-        )
+        command = [sys.executable, "-c", _PROBE, address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as error:
         hint = "" if "RAY_AUTH_MODE" in os.environ else " (a cluster with a token needs RAY_AUTH_MODE=token)"
         raise ClusterError(

@@ -112,6 +112,16 @@ def test_a_folder_that_may_not_be_written_is_named_and_no_file_that_nobody_knows
         Store.open(tmp_path / "runs").check_writable()
 
 
+def test_a_server_without_conditional_writes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Folder.put
+    monkeypatch.setattr(Folder, "put", lambda folder, name, data, **_: put(folder, name, data))
+    with pytest.raises(StoreError, match="two processes create the same file"):
+        Store.open(tmp_path).check_writable()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_full_disk_is_noticed_and_nothing_stays_on_it(tmp_path: Path) -> None:
     """A limit on the size of files stands for a disk with half a MiB left."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

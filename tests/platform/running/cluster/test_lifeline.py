@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -19,10 +20,18 @@ import socket, sys, time
 from topk_platform.running.cluster import lifeline
 lifeline._END_SECONDS = 0.2
 servers = {name: socket.create_server(("127.0.0.1", 0)) for name in ("GCS", "raylet")}
-with lifeline.Lifeline({name: server.getsockname() for name, server in servers.items()}):
-    servers[sys.argv[1]].close()
-    time.sleep(600)
+lifeline.Lifeline().watch({name: server.getsockname() for name, server in servers.items()})
+servers[sys.argv[1]].close()
+time.sleep(600)
 """
+
+
+@contextmanager
+def watched(servers: dict[str, socket.socket], patience: float = 0.0) -> Iterator[Lifeline]:
+    line = Lifeline()
+    line.watch({name: server.getsockname() for name, server in servers.items()}, patience)
+    yield line
+    line.stop()
 
 
 @pytest.fixture
@@ -34,10 +43,6 @@ def servers() -> Iterator[dict[str, socket.socket]]:
         server.close()
 
 
-def addresses(servers: dict[str, socket.socket]) -> dict[str, tuple[str, int]]:
-    return {name: server.getsockname() for name, server in servers.items()}
-
-
 def ask(line: Lifeline) -> None:
     """Ask as Tune's callback does, once the thread has seen that Ray is gone."""
     assert line._lost.wait(600)
@@ -46,13 +51,11 @@ def ask(line: Lifeline) -> None:
 
 @pytest.mark.parametrize("victim", [HEAD, RAYLET])
 def test_who_asks_gets_the_error(victim: str, servers: dict[str, socket.socket]) -> None:
-    needed = addresses(servers)
-    with Lifeline(needed) as line:
+    port = servers[victim].getsockname()[1]
+    with watched(servers) as line:
         line.check()
         servers[victim].close()
-        with pytest.raises(
-            LostRayError, match=rf"Ray's {victim} at 127\.0\.0\.1:{needed[victim][1]} does not"
-        ):
+        with pytest.raises(LostRayError, match=rf"Ray's {victim} at 127\.0\.0\.1:{port} does not"):
             ask(line)
         assert line.headless == (victim == HEAD)
 
@@ -69,7 +72,7 @@ def test_a_head_that_may_come_back_is_waited_for_and_a_raylet_is_not(
         return answered
 
     monkeypatch.setattr(lifeline, "_listens", noted)
-    with Lifeline(addresses(servers), patience=60) as line:  # it looks every 3 s
+    with watched(servers, patience=60) as line:  # it looks every 3 s
         servers[HEAD].close()
         assert missed.wait(600)
         line.check()
@@ -80,8 +83,7 @@ def test_a_head_that_may_come_back_is_waited_for_and_a_raylet_is_not(
 
 
 def test_a_ray_that_nobody_watches_is_never_gone() -> None:
-    with Lifeline() as line:
-        line.check()
+    Lifeline().check()
 
 
 @pytest.mark.parametrize("victim", [HEAD, RAYLET])

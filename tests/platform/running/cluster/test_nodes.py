@@ -24,10 +24,8 @@ from topk_platform.identity import Identity
 from topk_platform.protocol import StudyProgress
 from topk_platform.records.history import progress_of, read_history
 from topk_platform.records.ledger import Ledger
-from topk_platform.records.storage.backends import Folder
 from topk_platform.records.storage.store import Store
 from topk_platform.reports.result_tables import to_markdown
-from topk_platform.running import loop
 from topk_platform.running.cluster import nodes as machines
 from topk_platform.running.cluster.node_facts import Answer, Finding, Question, examine
 from topk_platform.running.cluster.reaching import Patience
@@ -69,7 +67,7 @@ def progress_here(store: Path) -> StudyProgress:
 
 @pytest.fixture
 def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "on_cluster", Mock(side_effect=AssertionError("Ray would have started")))
+    monkeypatch.setattr(machines, "on_cluster", Mock(side_effect=AssertionError("Ray would have started")))
 
 
 @pytest.mark.usefixtures("no_ray")
@@ -292,19 +290,6 @@ def test_what_nodes_look_for_in_a_store_is_there_meanwhile_and_nothing_is_left(
         with machines._marked(store) as name:
             assert name.startswith(".") and store.existing.exists(name)
         assert store.existing.files() == []
-
-
-def test_a_server_without_conditional_writes_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put = Folder.put
-    monkeypatch.setattr(Folder, "put", lambda folder, name, data, **_: put(folder, name, data))
-    with (
-        pytest.raises(StoreError, match="two processes create the same file"),
-        machines._marked(Store.open(tmp_path)),
-    ):
-        pytest.fail("accepted")
-    assert not list(tmp_path.iterdir())
 
 
 # The command, with this machine in the place of a cluster
