@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 
@@ -42,8 +42,9 @@ _QUIET = {
 }
 # The seconds for which all that belongs to a Ray looks for its head, 60 by default; then Ray ends the driver.
 _RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
-_RECONNECT_SECONDS = "15"  # so long Ray's agents stay after the driver was killed, see also Lifeline
+_RECONNECTS = {_RECONNECT: "15"}  # so long the agents of a Ray of our own stay after the driver was killed
 _BEFORE_RAY = 15.0
+_SILENT = {"logging_level": logging.ERROR, "log_to_driver": False}
 _OBJECT_STORE_BYTES = 200 * 2**20
 _LOG = logging.getLogger("topk_platform")
 
@@ -76,18 +77,17 @@ def connected(
                 f"--address is {address!r}, but this process has already joined the Ray cluster at {given!r}"
             )
         yield Lifeline()
-    elif address is not None:
-        limit = float(os.environ.get(_RECONNECT, "60"))
-        with _watched(partial(_join, address, study, patience), max(limit - _BEFORE_RAY, 0.0)) as line:
-            yield line
-    else:
-        with scratch_folder() as private:
-            folder = f"{private}/r"  # inside the private folder, because Ray opens its own to everybody
-            try:
-                with _watched(partial(_start, study, workers, folder)) as line:
-                    yield line
-            finally:
-                end(folder)
+        return
+    with ExitStack() as stack:
+        if address is not None:
+            start = partial(_join, address, study, patience)
+        else:
+            # Inside the private folder, because Ray opens its own to everybody.
+            folder = f"{stack.enter_context(scratch_folder())}/r"
+            stack.callback(end, folder)
+            stack.enter_context(in_variables(_RECONNECTS))
+            start = partial(_start, study, workers, folder)
+        yield stack.enter_context(_watched(start))
 
 
 def _join(address: str, study: Study, patience: Patience) -> None:
@@ -97,9 +97,7 @@ def _join(address: str, study: Study, patience: Patience) -> None:
         check_answers(address)
         try:
             with interrupts_wait():
-                ray.init(
-                    address=address, runtime_env=modules, logging_level=logging.ERROR, log_to_driver=False
-                )
+                ray.init(address=address, runtime_env=modules, **_SILENT)
         except (OSError, RuntimeError, ValueError, RayError) as error:
             raise ClusterError(f"the Ray cluster at {address!r} cannot be used: {reason(error)}") from error
     patience.say(f"joined the Ray cluster at {address}")
@@ -123,9 +121,8 @@ def _shipped(study: Study) -> list[Path]:
 
 def _start(study: Study, workers: int | None, folder: str, tries: int = 3) -> None:
     """Start Ray; try again if it does not start, because on a busy machine it gives up after 30 seconds."""
-    ours = {_RECONNECT: _RECONNECT_SECONDS, **_token()}
     try:
-        with in_variables(ours), interrupts_wait(), on_loopback():
+        with in_variables(_token()), interrupts_wait(), on_loopback():
             ray.init(
                 _node_ip_address="127.0.0.1",
                 _temp_dir=folder,
@@ -134,8 +131,7 @@ def _start(study: Study, workers: int | None, folder: str, tries: int = 3) -> No
                 num_gpus=len(slices_here()) or None,  # Ray by itself counts whole GPUs
                 include_dashboard=False,
                 object_store_memory=_OBJECT_STORE_BYTES,
-                logging_level=logging.ERROR,
-                log_to_driver=False,
+                **_SILENT,
             )
     except Exception as error:  # Ray raises errors without a class of their own
         if tries == 1:
@@ -161,7 +157,7 @@ def _token() -> dict[str, str]:
 
 
 @contextmanager
-def _watched(start: Callable[[], None], patience: float = 0.0) -> Iterator[Lifeline]:
+def _watched(start: Callable[[], None]) -> Iterator[Lifeline]:
     """Start or join Ray, watch over it for as long as the block lasts, and leave it at the end."""
     line = Lifeline()
     with in_variables(_QUIET), messages_on_stderr():
@@ -170,8 +166,8 @@ def _watched(start: Callable[[], None], patience: float = 0.0) -> Iterator[Lifel
             context = ray.get_runtime_context()
             (here,) = (node for node in ray.nodes() if node["NodeID"] == context.get_node_id())
             raylet = here["NodeManagerAddress"], here["NodeManagerPort"]
-            needed = {HEAD: host_and_port(context.gcs_address), RAYLET: raylet}
-            line.watch(needed, patience)
+            patience = max(float(os.environ.get(_RECONNECT, "60")) - _BEFORE_RAY, 0.0)
+            line.watch({HEAD: host_and_port(context.gcs_address), RAYLET: raylet}, patience)
             yield line
         finally:
             line.stop()

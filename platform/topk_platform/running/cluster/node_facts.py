@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from topk_platform.errors import reason
+from topk_platform.errors import StoreError, reason
 from topk_platform.records.storage.store import Store
 from topk_platform.references import import_reference
 from topk_platform.running.cluster.machine import slices_here
@@ -152,12 +152,11 @@ def examine(question: Question) -> Answer:
             if actual != expected:
                 different = f"fingerprint {actual}, the driver's is {expected}"
                 answer.add("data", f"dataset {arm.regime.dataset}: {different}")
-    with answer.checking("store"):
-        if question.store is not None:
-            if question.store.exists(question.mark):
-                question.store.check_writable()
-            else:
-                answer.add("store", f"the driver's file is missing in {question.store.root} on this machine")
+    if question.store is not None:
+        with answer.checking("store"):
+            if not question.store.exists(question.mark):
+                raise StoreError(f"the driver's file is missing in {question.store.root} on this machine")
+            question.store.check_writable()
     with answer.checking("gpus" if question.device == "cuda" else "code"):
         answer.environments.extend(_environments(question))
         if question.gpus > len(answer.environments) and question.device == "cuda":
@@ -189,12 +188,12 @@ def _environments(question: Question) -> Iterator[Mapping[str, str]]:
 
         yield environment("cpu")
         return
-    others = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    others["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    # Ray empties the variable for processes that asked for no GPU.
-    named = slices_here() or [*filter(None, [os.environ.get("CUDA_VISIBLE_DEVICES")])]
-    for given in [{"CUDA_VISIBLE_DEVICES": name} for name in named] or [{}]:  # a process uses one slice
-        command, variables = [sys.executable, "-c", _LOOK], {**others, **given}
+    path = os.pathsep.join(filter(None, sys.path))
+    for name in slices_here() or [os.environ.get("CUDA_VISIBLE_DEVICES", "")]:  # a process uses one slice
+        given = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": name}
+        # Ray empties the variable for processes that asked for no GPU.
+        variables = {name: value for name, value in given.items() if value}
+        command = [sys.executable, "-c", _LOOK]
         done = subprocess.run(command, env=variables, capture_output=True, timeout=_GPU_SECONDS, check=False)  # noqa: S603
         if done.returncode:
             last = (done.stderr.decode().strip().splitlines() or ["nothing"])[-1]

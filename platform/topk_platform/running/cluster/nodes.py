@@ -175,9 +175,10 @@ def check_cluster(
     with driver.checking("tracking", UserError):
         if mlflow not in (None, "none"):
             check_tracking(mlflow)
+    connection = connected(study, address, None, patience)
     with (
         driver.checking("cluster", UserError),
-        connected(study, address, None, patience),
+        connection,
         data_at(data),
         driver.checking("store", StoreError),
     ):
@@ -244,7 +245,7 @@ def ask_nodes(question: Question, needs: Mapping[str, float], patience: Patience
 
     def answers() -> list[Answer]:
         there, lost, end = list[Answer](), list[str](), time.monotonic() + limit
-        asked = {_name(node): _ask(question, node) for node in _nodes_for(needs)}
+        asked = _asked(question, needs)
         if asked:
             patience.say(f"waiting for {first_few([*asked], _NAMED)} to answer")
         for name, request in asked.items():
@@ -266,13 +267,13 @@ def ask_nodes(question: Question, needs: Mapping[str, float], patience: Patience
     return patience.until(answers)
 
 
-def _name(node: Mapping[str, Any]) -> str:
-    which = "head" if _HEAD in node["Resources"] else node["NodeID"][:6]
-    return f"{node['NodeManagerAddress']} ({which})"
-
-
-def _ask(question: Question, node: Mapping[str, Any]) -> Any:
-    """Return the request to a node for its answer, which takes none of its cores and GPUs."""
-    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(examine)
-    return remote.remote(replace(question, node=_name(node), gpus=node["Resources"].get("GPU", 0.0)))
+def _asked(question: Question, needs: Mapping[str, float]) -> dict[str, Any]:
+    """Ask the nodes that have these resources; return the request to each, which takes none of its cores and GPUs."""
+    asked = {}
+    for node in _nodes_for(needs):
+        which = "head" if _HEAD in node["Resources"] else node["NodeID"][:6]
+        name, gpus = f"{node['NodeManagerAddress']} ({which})", node["Resources"].get("GPU", 0.0)
+        there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        remote = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=there)(examine)
+        asked[name] = remote.remote(replace(question, node=name, gpus=gpus))
+    return asked
