@@ -121,7 +121,7 @@ class Answer:
         environments: The environment of trainings on each device that trials would get.
     """
 
-    node: str
+    node: str = DRIVER
     findings: list[Finding] = field(default_factory=list)
     environments: list[Mapping[str, str]] = field(default_factory=list)
 
@@ -159,10 +159,9 @@ def examine(question: Question) -> Answer:
             question.store.check_writable()
     with answer.checking("gpus" if question.device == "cuda" else "code"):
         answer.environments.extend(_environments(question))
-        if question.gpus > len(answer.environments) and question.device == "cuda":
-            answer.add(
-                "gpus", f"Ray counts {question.gpus:g} here, and torch finds {len(answer.environments)}"
-            )
+        usable = len(answer.environments)
+        if question.device == "cuda" and question.gpus > usable:
+            answer.add("gpus", f"Ray counts {question.gpus:g} here, and torch finds {usable}")
     from topk_platform.data import forget_datasets  # noqa: PLC0415 - torch
 
     forget_datasets()  # this process may stay idle beside the trials for long

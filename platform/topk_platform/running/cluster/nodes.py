@@ -26,15 +26,7 @@ from topk_platform.records.storage.store import Store
 from topk_platform.running.cluster.connecting import connected
 from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.cluster.machine import KIND, fitting, trial_resources
-from topk_platform.running.cluster.node_facts import (
-    DRIVER,
-    Answer,
-    Finding,
-    Question,
-    examine,
-    fingerprint,
-    grouped,
-)
+from topk_platform.running.cluster.node_facts import Answer, Finding, Question, examine, fingerprint, grouped
 from topk_platform.running.cluster.ray_internals import reason_in
 from topk_platform.running.cluster.reaching import NotYetError, Patience, host_and_port, is_loopback
 from topk_platform.running.run_options import RunOptions
@@ -167,7 +159,7 @@ def check_cluster(
         data: The folder of datasets; by default ``TOPK_DATA``, or else ``data``.
         patience: How long to wait for the cluster; it also reports what is only to note.
     """
-    driver, seen = Answer(DRIVER), None
+    driver, seen = Answer(), None
     with driver.checking("store", UserError):
         opened = Store.open(store)
         opened.check_writable()
@@ -186,8 +178,7 @@ def check_cluster(
         token = os.environ.get("RAY_AUTH_MODE", "").lower() == "token"  # Ray sets it by itself if it has one
         if not (token or is_loopback(host_and_port(head)[0])):
             patience.say(
-                f"Note: anyone who reaches {head} can run code there; start its nodes with RAY_AUTH_MODE=token and "
-                "one token: docs/cluster.md"
+                f"Note: anyone who reaches {head} can run code there; give it a token: docs/cluster.md"
             )
         driver.findings.extend(_look_at_nodes(study, seen, patience)[0])
     return driver.findings
@@ -214,11 +205,8 @@ def _look_at_nodes(
     # In a tie the head decides, which comes first.
     expected = dict(kinds.most_common(1)[0][0]) if kinds else {}
     for answer in answers:
-        unlike = ((kind, name, v) for kind in answer.environments for name, v in expected.items())
-        answer.add(
-            "same bits",
-            *(f"{name} {kind.get(name)}, not {v}" for kind, name, v in unlike if kind.get(name) != v),
-        )
+        unlike = sorted({item for kind in answer.environments for item in kind.items() - expected.items()})
+        answer.add("same bits", *(f"{name} {value}, not {expected.get(name)}" for name, value in unlike))
     return [*dict.fromkeys(finding for answer in answers for finding in answer.findings)], expected
 
 

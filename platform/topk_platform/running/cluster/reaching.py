@@ -45,10 +45,7 @@ def listening(address: str) -> str:
     if given == "auto":
         heads = known_heads()
         if len(heads) > 1:  # Ray would use the one that was started last
-            raise ClusterError(
-                f"--address auto could mean several Rays on this machine: {', '.join(sorted(heads))}. Give --address "
-                f"one of them, or set {_VARIABLE}"
-            )
+            raise ClusterError(f"--address auto could mean {' or '.join(sorted(heads))}: give one of them")
         if not heads:
             raise NotYetError(f"no Ray cluster answers at 'auto': none runs here, and {_VARIABLE} names none")
         given = heads.pop()

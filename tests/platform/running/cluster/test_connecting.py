@@ -81,7 +81,7 @@ def test_auto_without_a_cluster_or_where_it_could_mean_several(
         refused("auto", "no Ray cluster answers at 'auto': none runs here")
     monkeypatch.delenv("RAY_ADDRESS")
     monkeypatch.setattr(reaching, "known_heads", lambda: {"127.0.0.1:7000", "10.0.0.1:6379"})
-    refused("auto", r"10\.0\.0\.1:6379, 127\.0\.0\.1:7000\. Give")
+    refused("auto", r"10\.0\.0\.1:6379 or 127\.0\.0\.1:7000: give")
 
 
 def test_a_ray_that_the_caller_has_joined_is_used_at_its_own_address_alone(
