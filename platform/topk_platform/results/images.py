@@ -188,7 +188,8 @@ class Groups:
         if self.cells is None:
             squares = self._summed(rows * rows, self.strata, len(self.counts))
             spread = np.maximum(squares - self.counts * means**2, 0)
-            return (spread * self._factors).sum(1) + (self._unknown(rows, means) if self._lone.any() else 0.0)
+            known: Numbers = (spread * self._factors).sum(1)
+            return known + self._unknown(rows, means) if self._lone.any() else known
         # Products of matrices would depend in the last digit on the processor, for which NumPy's BLAS has own kernels.
         own = np.einsum("rc,gc->rg", means, self._subtracted)
         scores = self._summed(rows * self._scaled, self.clusters) - own
