@@ -128,8 +128,15 @@ def test_a_worker_takes_no_gpu_while_it_waits_for_its_start() -> None:
     driver.now = 24 * 3600.0
     assert not driver.dispatcher.done
     driver.dispatcher.note_start("t")
-    driver.now += 3599.0
+    driver.now += 1800.0
+    driver.dispatcher.restart("t", 1, "the node died")
+    driver.now += 24 * 3600.0
     assert not driver.dispatcher.done
+    driver.dispatcher.note_start("t")
+    driver.now += 1799.0
+    assert not driver.dispatcher.done
+    driver.limits.durations.guess(dict.fromkeys(driver.progress.arms, 60.0))
+    assert driver.dispatcher.next_config("another") is None, "the first takes longer than was expected"
     driver.now += 2.0
     assert driver.dispatcher.done and driver.limits.reached == ["max_gpu_hours 1"]
 

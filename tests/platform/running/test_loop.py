@@ -10,12 +10,14 @@ from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 
 from topk_platform import Float, Loss, Model, Recipe, Regime, Study, grid, run
 from topk_platform.records.rows import Row, RowViews
+from topk_platform.records.writer import Writer
 from topk_platform.running.cluster.lifeline import Cluster
 from topk_platform.running.preflight.arm_checks import check_study
 from topk_platform.running.summary import Outcome
@@ -80,7 +82,10 @@ def test_a_finished_study_keeps_no_checkpoints(seeds: int | None, kept: list[str
     """Those of trials that no longer count, since the code has changed, never end. A part of a study leaves them."""
     study = a_study(seeds=2)
     store = fake_run(study, tmp_path, lambda trial: 0.5, identities=check_study(study)).store
-    store.write("checkpoints/dead/000000000001.ckpt", b"of code that is gone")
+    for key in ("dead", store.names("ranks")[0].partition(".")[0]):
+        store.write(
+            f"checkpoints/{key}/000000000001.ckpt", b"of code that is gone, and of a trial that has ended"
+        )
     summary = run(study, store=tmp_path, seeds=seeds, mlflow="none", progress=False, mixed=True)
     assert (summary.left, store.folders("checkpoints")) == (0, kept)
 
@@ -105,19 +110,25 @@ class Slow:
 
 
 @pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize(
+    "first", [Mock(return_value=Outcome(interrupted=True)), Mock(side_effect=KeyboardInterrupt)]
+)
 def test_a_second_signal_ends_the_wait_for_mlflow_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: Mock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After a first one while trials run, or before Tune hears it."""
+    Slow.enough.clear()
+    Slow.files.clear()
     ended = a_study(seeds=2)
     fake_run(ended, tmp_path, lambda trial: 0.5, identities=check_study(ended))
     monkeypatch.setattr("topk_platform.running.cluster.nodes.on_cluster", lambda *_: nullcontext(Cluster()))
     monkeypatch.setattr(writing, "Experiment", Slow)
-    # As after a first signal: trials are left, and no limit is used up.
-    monkeypatch.setattr("topk_platform.running.tuner.tune_trials", lambda *_: Outcome(interrupted=True))
+    monkeypatch.setattr("topk_platform.running.tuner.tune_trials", first)
+    monkeypatch.setattr(Writer, "hurry", hurry := Mock())
     said = list[str]()
     with pytest.raises(KeyboardInterrupt):
         run(a_study(seeds=3), store=tmp_path, progress=False, mixed=True, waiting=said.append)
-    assert not Slow.files
+    assert not Slow.files and hurry.called
     Slow.enough.set()
     assert said[-1].startswith(
         "Interrupted: MLflow gets what it lacks, which can take minutes. Another signal"

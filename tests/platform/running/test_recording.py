@@ -55,3 +55,11 @@ def test_an_interrupt_while_tables_are_written_does_not_wait_for_mlflow(
     with pytest.raises(type(error)):
         recorder.close(None)  # type: ignore[arg-type]
     assert len(feed.close.mock_calls) == waits
+
+
+def test_if_only_seconds_are_left_mlflow_gets_the_tables_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recorder, "_write_tables", Mock(return_value={"table.md": "# s"}))
+    feed = Mock()
+    recorder, _ = a_recorder(feed)
+    assert recorder.close(None, at_once=True) is feed.close.return_value  # type: ignore[arg-type]
+    feed.close.assert_called_once_with({"table.md": "# s"}, at_once=True)

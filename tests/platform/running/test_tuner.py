@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,12 @@ def test_an_error_of_those_who_watch_is_raised_and_not_tunes(tune: Callable[...,
 
     with pytest.raises(BrokenPipeError):
         tune(run_on, notify=Mock(side_effect=BrokenPipeError))
+
+
+def test_the_handler_of_interrupts_is_the_users_again(tune: Callable[..., Any]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    tune(lambda _dispatcher: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_long_name_of_an_arm_makes_no_folder_that_cannot_be_made() -> None:

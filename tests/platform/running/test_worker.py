@@ -88,6 +88,24 @@ def test_messages_of_a_running_trial_hold_its_epochs_metrics(tmp_path: Path) -> 
         assert not shown or message["train_loss"] == epochs[shown - 1].train_loss
 
 
+def test_an_epoch_and_the_first_checkpoint_are_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = ArmProgress(STUDY, STUDY.arms[0], Identity("c", "f")).trial(("confirm", 0, 1))
+
+    def training(_trials: Any, _order: Any) -> Any:
+        yield from (
+            Heartbeat(),
+            Heartbeat(kept=10),
+            Heartbeat(kept=20),
+            Heartbeat(1, kept=30),
+            Heartbeat(1, kept=40),
+        )
+        return [TrialRecord(trial, "completed")]
+
+    monkeypatch.setattr(worker, "_checked", training)
+    *reported, _ = messages(trainable([trial]))
+    assert [(message["epoch"], message["kept"]) for message in reported] == [(0, 10), (1, 30)]
+
+
 def test_a_process_trains_one_trial_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
 
