@@ -323,6 +323,22 @@ def test_a_cluster_that_does_not_answer_is_a_finding(tmp_path: Path) -> None:
     assert result.check == "cluster" and "no Ray cluster answers" in result.finding
 
 
+@pytest.mark.parametrize(
+    ("host", "mode", "noted"),
+    [("10.0.0.1", "", True), ("10.0.0.1", "token", False), ("127.0.0.1", "", False)],
+)
+@pytest.mark.usefixtures("cluster")
+def test_a_cluster_that_others_reach_and_that_has_no_token_is_noted(
+    host: str, mode: str, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, messages = SimpleNamespace(gcs_address=f"{host}:6379"), list[str]()
+    monkeypatch.setattr(machines.ray, "get_runtime_context", lambda: here)
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    patience = Patience(0, messages.append)
+    assert machines.check_cluster(a_study(), "auto", tmp_path, None, tmp_path, patience) == []
+    assert [line.startswith("Note: anyone who reaches 10.0.0.1:6379") for line in messages] == [True] * noted
+
+
 @pytest.mark.usefixtures("cluster")
 def test_a_store_that_fails_meanwhile_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     delete = Store.delete
