@@ -41,7 +41,7 @@ class RunOptions(Checked):
         address: A Ray cluster: host:port or auto. By default Ray starts on this machine.
         accelerator: The only kind of GPU to train on, by Ray's name: A100, L4, ...
         wait: Seconds to wait for the cluster's head, and for a node that has room for a trial; 60 by default, and 15
-            minutes for a node that the cluster may add. A head that exists always has 20 s to answer, and a node 120 s.
+            minutes for a node that the cluster may add. A head that exists always has 60 s to answer, and a node 300 s.
         mlflow: MLflow's tracking URI; sqlite in the store by default. none: no MLflow. MLflow must answer at the start;
             if it is down later, the study goes on.
         tensorboard: Folder for TensorBoard's event files, one run for each trial, written by Ray Tune's own callback.
