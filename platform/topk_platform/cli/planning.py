@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Annotated, Any
 
@@ -80,17 +79,18 @@ def plan(
 
     planned, findings = None, list[Finding]()
     try:
-        with nullcontext() if json else console.status("Reading the data and timing a few steps"):
-            planned = plan_study(
-                requested,
-                store=store,
-                trials=trials,
-                seeds=seeds,
-                only=only,
-                data=data,
-                download=download,
-                workers=workers,
-            )
+        if console.is_terminal and not json:
+            say("Reading the data, and timing a few steps where no time is known", err=True)
+        planned = plan_study(
+            requested,
+            store=store,
+            trials=trials,
+            seeds=seeds,
+            only=only,
+            data=data,
+            download=download,
+            workers=workers,
+        )
     except UserError as error:
         if address is None:
             raise

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from topk_platform.errors import StoreError
 from topk_platform.protocol import Counts, Tally
@@ -64,22 +63,21 @@ class ArmState:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, arm: Arm, counts: Counts, **others: Any) -> ArmState:
-        """Return the progress of an arm.
-
-        Args:
-            arm: The arm.
-            counts: The counts of its ended trials.
-            others: The fields that do not follow from these two.
-        """
+    def of(
+        cls, arm: Arm, counts: Counts, *, left: int | None, running: int, lost: int, seconds: float | None
+    ) -> ArmState:
+        """Return the progress of an arm from the counts of its ended trials; the others are the fields."""
         best = counts.best
         return cls(
             arm.name,
             Tally(**counts.statuses),
-            metric=arm.metric,
-            best=None if best is None else best.objective,
-            values={} if best is None else dict(best.values),
-            **others,
+            left,
+            running,
+            lost,
+            arm.metric,
+            None if best is None else best.objective,
+            {} if best is None else dict(best.values),
+            seconds,
         )
 
     @classmethod

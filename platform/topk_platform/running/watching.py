@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -27,7 +27,8 @@ EventKind = Literal["begun", "started", "ended", "again", "open", "cut", "progre
 - ``ended``: a trial ended and has a record;
 - ``again``: a fault stopped trials, which will be tried again;
 - ``open``: a fault stopped trials, which stay without a result for now;
-- ``cut``: trials were cut off because the time is used up, or an event could not be passed on;
+- ``cut``: trials were cut off because the time is used up, a process could not train as planned, or an event could
+  not be passed on;
 - ``progress``: an epoch of a trial has ended; only the run's ``Watch`` gets this one.
 """
 _EVENTS = 4  # how many of the last events are shown
@@ -200,14 +201,22 @@ def noting(store: Store, watch: Watch) -> Iterator[None]:
         watch: The progress.
     """
     over = threading.Event()
+    noted: StudyState | None = None
 
     def go_on() -> None:
         while not over.wait(_NOTE_SECONDS):
             note()
 
     def note() -> None:
+        nonlocal noted
+        now = watch.state()
+        if (
+            noted is not None and replace(now, when=noted.when) == noted
+        ):  # each note may be a request to a cloud
+            return
         with suppress(StoreError):
-            note_state(store, watch.state())
+            note_state(store, now)
+            noted = now
 
     note()  # at once, because the store may have the note of a run that was killed
     thread = threading.Thread(target=go_on, daemon=True)

@@ -198,7 +198,7 @@ class Feed(threading.Thread):
             self._queue.put(None)
         last = False
         while not last:
-            last = self._closing.is_set()
+            last = self._closing.is_set() and self.error is not None
             try:
                 self._fill()
             except Exception as error:  # noqa: BLE001 - no failure of MLflow may stop a study; close() returns it

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from made_trainings import state_of
 from rich.console import Console
 
 from topk_platform.cli.run_command import print_event
+from topk_platform.errors import StoreError
 from topk_platform.identity import Identity
 from topk_platform.protocol import Tally
 from topk_platform.protocol.search_progress import Ended
@@ -22,6 +25,7 @@ from topk_platform.records.recorded import Recorded, note_plan
 from topk_platform.records.run_notes import OpenTrial, Unfinished
 from topk_platform.records.states import ArmState, StudyState, note_state, read_state
 from topk_platform.records.storage.store import Store
+from topk_platform.running import watching
 from topk_platform.running.views import arms_text, headline, own_console, progress_text, trials_text, view_on
 from topk_platform.running.watching import Event, OnEvent, Watch, noting
 from topk_platform.specs import TrialRecord
@@ -171,6 +175,34 @@ def test_a_note_is_of_this_run_from_its_start_and_nothing_runs_at_its_end(tmp_pa
         notes.append(read_state(Recorded.read(drive.ledger)))
     assert [(note.whole.running, note.workers, note.slots) for note in notes] == [(0, 0, 2)] * 2
     assert not any(note.training for note in notes)
+
+
+def test_a_note_is_written_again_only_if_it_failed_or_something_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may be a request to a cloud."""
+    drive, looked, written = Drive(tmp_path), threading.Semaphore(0), list[StudyState]()
+
+    def note(_store: Store, state: StudyState) -> None:
+        written.append(state)
+        if len(written) == 1:
+            raise StoreError("not now")
+
+    def looks(state: Callable[[], StudyState] = drive.watch.state) -> StudyState:
+        looked.release()
+        return state()
+
+    monkeypatch.setattr(watching, "_NOTE_SECONDS", 0.001)
+    monkeypatch.setattr(watching, "note_state", note)
+    monkeypatch.setattr(drive.watch, "state", looks)
+    with noting(drive.ledger.store, drive.watch):
+        counts = []
+        for _ in range(2):
+            for _ in range(9):
+                looked.acquire()
+            counts.append(len(written))
+            drive.notify(Event("started", drive.progress.next_trials()))
+    assert counts[0] == 2 and 3 <= counts[1] <= 4
 
 
 def test_without_a_plan_status_shows_what_has_ended(tmp_path: Path) -> None:

@@ -147,14 +147,14 @@ def test_the_studys_run_has_the_report_and_plots_of_its_tables(
 def test_a_report_that_cannot_be_drawn_is_reported_and_drawn_later(tmp_path: Path, study: Study) -> None:
     """MLflow has the tables meanwhile; `topk sync` makes up for it."""
     ledger = filled(tmp_path, study, record(study, 0))
-    drawing = Drawing(RuntimeError("no font"))
+    drawing = Drawing(*[RuntimeError("no font")] * 2)  # tried twice
     ledger.store.write("tables/table.md", b"# one")
     with pytest.raises(UserError, match="MLflow is behind: no font"):
         sync("s", store=tmp_path, pictures=drawing)
     run_id = parent(tmp_path, of_study=True).info.run_id
     kept = tmp_path / "mlflow-artifacts" / ledger.identity / run_id / "artifacts"
     assert [path.name for path in kept.iterdir()] == ["table.md"]
-    for pictures, asked in ((None, 1), (drawing, 2), (drawing, 2), (None, 2)):
+    for pictures, asked in ((None, 2), (drawing, 3), (drawing, 3), (None, 3)):
         sync("s", store=tmp_path, pictures=pictures)
         assert drawing.asked == asked
     assert sorted(path.name for path in kept.iterdir()) == ["plots", "report.html", "table.md"]

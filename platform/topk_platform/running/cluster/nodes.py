@@ -232,7 +232,7 @@ def ask_nodes(question: Question, needs: Mapping[str, float], patience: Patience
     limit = max(_ANSWER_SECONDS, patience.seconds or 0.0)
 
     def answers() -> list[Answer]:
-        there, lost, end = list[Answer](), list[str](), time.monotonic() + limit
+        there, lost, silent, end = list[Answer](), list[str](), list[str](), time.monotonic() + limit
         asked = _asked(question, needs)
         if asked:
             patience.say(f"waiting for {first_few([*asked], _NAMED)} to answer")
@@ -241,15 +241,17 @@ def ask_nodes(question: Question, needs: Mapping[str, float], patience: Patience
                 there.append(ray.get(request, timeout=max(end - time.monotonic(), 0.0)))
             except GetTimeoutError:
                 ray.cancel(request)
-                lost.append(f"node {name} did not answer within {limit:.0f} s")
+                silent.append(f"node {name} did not answer within {limit:.0f} s")
             except (NodeDiedError, TaskUnschedulableError):
                 lost.append(f"node {name} was lost before it answered")
             except (RayError, ImportError) as error:
                 there.append(Answer(name, [Finding.of("node", name, reason_in(str(error)))]))
+        if silent and not there:
+            raise ClusterError(", ".join([*silent, *lost]))
         if not there:
             raise NotYetError(", ".join(lost) or "no node is left on which a trial fits")
-        if lost:
-            patience.say(f"Note: {first_few(lost, _NAMED)}; trials check it if it is back")
+        if lost or silent:
+            patience.say(f"Note: {first_few([*silent, *lost], _NAMED)}; trials check it if it is back")
         return there
 
     return patience.until(answers)

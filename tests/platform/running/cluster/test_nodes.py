@@ -272,12 +272,18 @@ def test_answers_are_waited_for(
     [
         ([], "no node is left"),
         ([GONE], "node 10.0.0.0 (node-0) was lost"),
-        ([None, None], "node 10.0.0.0 (node-0) did not answer within 300 s, node 10.0.0.1 "),
     ],
 )
 def test_a_node_is_waited_for_where_none_is_left(ask: Any, answers: list[Any], why: str) -> None:
     _, error = ask(*answers, wait=0)
     assert error.startswith(why)
+
+
+def test_nodes_that_are_all_silent_are_not_asked_again(ask: Any) -> None:
+    nodes, error = ask(None, None, wait=5.0)
+    silent = ["10.0.0.0 (node-0)", "10.0.0.1 (node-1)"]
+    assert error == ", ".join(f"node {name} did not answer within 300 s" for name in silent)
+    assert nodes.cancelled == silent
 
 
 # The store

@@ -35,9 +35,11 @@ def data(kind="right"):
     if kind == "infinite": return from_tensors(both, both, (inputs.where(inputs < 2, float("inf")), labels))
     if kind == "whole": inputs = inputs.long()
     if kind == "double": return Dataset(*[Split(inputs.double(), labels)] * 3, classes=6)
+    if kind == "channels last": inputs = PICTURES.permute(0, 2, 3, 1)
     if kind == "grey": inputs = PICTURES[:, 0]
     if kind == "shapes": return from_tensors(both, (inputs[:, :3], labels), both)
     if kind == "empty": return from_tensors(both, (inputs[:0], labels[:0]), both)
+    if kind == "from 1": labels = labels + 1
     if kind == "gaps": labels = labels * 1000
     if kind == "raises": raise LookupError("no table")
     if kind == "exits": sys.exit("enough")
@@ -131,9 +133,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"dataset": "drawn"}, "drawn must return the same data for the same generator"),
     ({"data": "whole"}, "called with a int64 tensor .* raised RuntimeError"),
     ({"data": "infinite"}, r"in sample \d+ .* of the given test inputs"),
+    ({"data": "channels last"}, r"take inputs.permute\(0, 3, 1, 2\)"),
     ({"data": "grey"}, "uint8 inputs must be images"),
     ({"data": "shapes"}, "the inputs of all splits must be of one"),
     ({"data": "empty"}, "the validation split must hold at least one sample"),
+    ({"data": "from 1"}, "take labels - 1"),
     ({"data": "gaps"}, "labels must number the classes from 0"),
     ({"data": "beyond"}, r"train labels must lie in \[0, 5\), got 0 to 5"),
     ({"data": "raises"}, r"dataset lab.*:data raised LookupError: no table \(.*lab.*py:\d+ in data\)"),
