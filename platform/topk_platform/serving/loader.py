@@ -82,7 +82,8 @@ def assembled(config: Config, tensors: Mapping[str, Tensor], file: Path | str, t
     """
     trust.check(file, config.code)
     takes, model = config.inputs, architecture_of(config.model)
-    check_model(model)
+    with made_by(file, f"the tensors of model {model.name}"):
+        check_model(model)
     if model.name in MODELS:
         _check_builds(config, model, tensors, file)
     with torch.random.fork_rng(devices=[]), as_user_error(f"model {model.name}"):

@@ -252,6 +252,12 @@ def test_a_folder_that_is_no_export_is_one_line(digits: Trained, tmp_path: Path)
     config.write_text(config.read_text().replace('"linear"', '"mlp"', 1))
     with pytest.raises(UserError, match="model mlp builds another network than was exported"):
         load_model(tmp_path)
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps(content | {"model": content["model"] | {"options": {"hidden": -1}}}))
+    with pytest.raises(
+        UserError, match=rf"{re.escape(str(tmp_path))}.* must be .*: option hidden of model mlp"
+    ):
+        load_model(tmp_path)
 
 
 @pytest.mark.slow
