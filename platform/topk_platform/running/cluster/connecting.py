@@ -42,9 +42,8 @@ _QUIET = {
 }
 # The seconds for which all that belongs to a Ray looks for its head, 60 by default; then Ray ends the driver.
 _RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
-_RECONNECTS = {
-    _RECONNECT: "15"
-}  # after so long the agents of a Ray of our own begin to end if the driver was killed
+# A Ray of our own gets fewer: if its driver was killed, its agents begin to end after this time.
+_RECONNECTS = {_RECONNECT: "15"}
 _BEFORE_RAY = 15.0
 _SILENT = {"logging_level": logging.ERROR, "log_to_driver": False}
 _OBJECT_STORE_BYTES = 200 * 2**20
