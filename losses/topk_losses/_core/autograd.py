@@ -85,7 +85,7 @@ class RuleOfLabels(Rule[Kept]):
 
 
 def losses_by(
-    rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input, count: float | Tensor | None = None
+    rule: Rule[Any], scores: Tensor, labels: Tensor, *inputs: Input, count: int | Tensor | None = None
 ) -> Tensor:
     """The rule's losses ``(N,)`` of scores ``(N, L)`` and labels ``(N, 1)``, or ``(N,)`` for a complete rule.
 

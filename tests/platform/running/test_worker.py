@@ -131,11 +131,11 @@ def test_a_further_try_waits_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 HANGS = """
-import sys, time
+import sys, threading
 from topk_platform.running.trainable import TrialTrainable
 
 def silent():
-    time.sleep(3600)
+    threading.Event().wait()
     yield
 
 made = object.__new__(TrialTrainable)
@@ -146,7 +146,8 @@ made.step()
 
 
 def test_a_process_that_is_silent_for_too_long_ends_itself_and_says_where() -> None:
-    done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", HANGS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "Timeout" in done.stderr and "in silent" in done.stderr
 
 

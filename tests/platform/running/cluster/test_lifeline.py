@@ -16,13 +16,13 @@ from topk_platform.running.cluster import lifeline
 from topk_platform.running.cluster.lifeline import GONE_CODE, HEAD, RAYLET, Lifeline, LostRayError
 
 MUTE = """
-import socket, sys, time
+import socket, sys, threading
 from topk_platform.running.cluster import lifeline
 lifeline._END_SECONDS = 0.2
 servers = {name: socket.create_server(("127.0.0.1", 0)) for name in ("GCS", "raylet")}
 lifeline.Lifeline().watch({name: server.getsockname() for name, server in servers.items()})
 servers[sys.argv[1]].close()
-time.sleep(600)
+threading.Event().wait()
 """
 
 
